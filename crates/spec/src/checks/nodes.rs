@@ -1,0 +1,168 @@
+//! Counts, names and sizes of nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ByCause;
+use crate::inventory::{Node, Role, is_name, pools};
+use crate::model::Castle;
+use crate::problem::{Code, Problem, Problems};
+use crate::suggest;
+use crate::values::Size;
+
+/// What Talos itself asks for.
+const CONTROL_PLANE_MEMORY: Size = Size::from_mib(1848);
+const WORKER_MEMORY: Size = Size::from_mib(1024);
+const SYSTEM_DISK: Size = Size::from_mib(6 << 10);
+/// etcd's own advice: beyond it each write waits for more members and nothing gets safer.
+const MOST_CONTROL_PLANES: u32 = 7;
+
+pub(super) fn check(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
+    count(castle, problems);
+    names(castle, nodes, problems);
+    sizes(nodes, problems);
+}
+
+fn count(castle: &Castle, problems: &mut Problems) {
+    let count = &castle.nodes.control_planes.count;
+    let number = count.get();
+    let problem = match number {
+        0 => Problem::new(Code::ControlPlanesEven, "a castle needs at least one control plane")
+            .at(count.origin, "none")
+            .hint("write `count: 1`, or `count: 3` for a castle that survives the loss of one"),
+        1 => Problem::new(Code::ControlPlaneSingle, "a single control plane: the cluster stops while that node does")
+            .at(count.origin, "one")
+            .hint("this is fine for a trial; with `count: 3` the castle survives the loss of one"),
+        2 => Problem::new(Code::ControlPlanesEven, "two control planes are worse than one")
+            .at(count.origin, "even")
+            .hint(
+                "etcd needs more than half of its members, so two stop when either stops: write `count: 3`, or `count: 1`",
+            ),
+        _ if number > MOST_CONTROL_PLANES => {
+            Problem::new(Code::ControlPlanesTooMany, format!("more than {MOST_CONTROL_PLANES} control planes"))
+                .at(count.origin, "too many")
+                .hint("every write to etcd waits for more than half of them: three survive the loss of one, five of two")
+        }
+        _ if number.is_multiple_of(2) => {
+            let survives = (number - 1) / 2;
+            Problem::new(Code::ControlPlanesEven, format!("{number} control planes are no safer than {}", number - 1))
+                .at(count.origin, "even")
+                .hint(format!(
+                    "etcd needs more than half of its members: {number} survive the loss of {survives}, as {} do, with one \
+                     more to fail; write `count: {}` or `count: {}`",
+                    number - 1,
+                    number - 1,
+                    number + 1
+                ))
+        }
+        _ => return,
+    };
+    problems.report(problem);
+}
+
+fn names(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
+    let mut seen: BTreeMap<&str, &Node> = BTreeMap::new();
+    let mut too_long = ByCause::default();
+    for node in nodes {
+        if !is_name(&node.name) {
+            too_long.add(node.name.origin.span(), "", || {
+                Problem::new(
+                    Code::NameTooLong,
+                    format!("the node name `{}` is longer than 63 characters", node.name.value),
+                )
+                .at(node.name.origin, "the names of nodes begin with this")
+                .hint("shorten the name of the castle or of the pool")
+            });
+        }
+        if let Some(before) = seen.insert(node.name.as_str(), node) {
+            problems.report(
+                Problem::new(Code::NameDuplicate, format!("two nodes are named `{}`", node.name.value))
+                    .at(node.name.origin, "this name")
+                    .at(before.name.origin, "and this")
+                    .hint("nodes are `CASTLE-cp-N`, `CASTLE-worker-N` and `CASTLE-POOL-N`: rename the pool or the override"),
+            );
+        }
+    }
+    too_long.report(problems);
+    overrides(castle, problems);
+    hosts(castle, nodes, problems);
+}
+
+fn overrides(castle: &Castle, problems: &mut Problems) {
+    let origins = pools(castle).flat_map(|(.., pool)| [pool.origin, pool.count.origin]).chain([castle.castle.origin]);
+    let origins: Vec<_> = origins.collect();
+    let known: BTreeSet<String> = pools(castle)
+        .flat_map(|(word, _, pool)| {
+            (1..=pool.count.get()).map(move |index| format!("{}-{word}-{index}", castle.castle.as_str()))
+        })
+        .collect();
+    for (name, _) in &castle.nodes.overrides.value {
+        if known.contains(name.as_str()) {
+            continue;
+        }
+        let hint = match suggest::nearest(name.as_str(), &known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the nodes are {}", listed(&known)),
+        };
+        let problem = Problem::new(Code::OverrideUnknownNode, "an override for a node that this castle does not have")
+            .at(name.origin, "no such node")
+            .hint(hint);
+        problems.report(origins.iter().fold(problem, |problem, origin| problem.given(*origin)));
+    }
+}
+
+fn listed(names: &BTreeSet<String>) -> String {
+    let mut shown: Vec<&str> = names.iter().take(8).map(String::as_str).collect();
+    if names.len() > shown.len() {
+        shown.push("…");
+    }
+    shown.join(", ")
+}
+
+fn hosts(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
+    let hosts = castle.platform.hosts();
+    let known: Vec<String> = hosts.iter().map(|host| host.value.to_string()).collect();
+    for host in nodes.iter().filter_map(|node| node.host.as_ref()) {
+        if known.iter().any(|name| name == host.as_str()) {
+            continue;
+        }
+        problems.report(
+            Problem::new(Code::HostUnknown, "a node is put on a host that is not among the platform's")
+                .at(host.origin, "not in the list")
+                .at(hosts.origin, "the hosts that may carry nodes")
+                .given(castle.platform.origin)
+                .hint(match suggest::nearest(host.as_str(), &known) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("one of {}, or add it there", known.join(", ")),
+                }),
+        );
+    }
+}
+
+fn sizes(nodes: &[Node], problems: &mut Problems) {
+    let mut found = ByCause::default();
+    for node in nodes {
+        let least = match node.role {
+            Role::ControlPlane => CONTROL_PLANE_MEMORY,
+            Role::Worker => WORKER_MEMORY,
+        };
+        let role = node.role.word();
+        if node.memory.value < least {
+            found.add(node.memory.origin.span(), role, || {
+                Problem::new(
+                    Code::MemoryMinimum,
+                    format!("`{}` has too little memory for a {role} node", node.name.value),
+                )
+                .at(node.memory.origin, format!("Talos needs {least}"))
+                .hint(format!("write at least `memory: {least}`; 4GiB is comfortable"))
+            });
+        }
+        if node.disk.value < SYSTEM_DISK {
+            found.add(node.disk.origin.span(), "disk", || {
+                Problem::new(Code::DiskMinimum, format!("`{}` has too small a system disk", node.name.value))
+                    .at(node.disk.origin, format!("Talos needs {SYSTEM_DISK}"))
+                    .hint(format!("write at least `disk: {SYSTEM_DISK}`; 32GiB leaves room for images"))
+            });
+        }
+    }
+    found.report(problems);
+}

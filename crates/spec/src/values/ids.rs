@@ -1,0 +1,267 @@
+//! Names and numbers by which things are called.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::shape::Scalar;
+
+macro_rules! text {
+    ($(#[doc = $doc:literal])* $name:ident, $noun:literal, $example:literal, $schema:tt, |$text:ident| $check:expr) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl Scalar for $name {
+            const NOUN: &'static str = $noun;
+            const EXAMPLE: &'static str = $example;
+
+            fn parse($text: &str) -> Result<Self, String> {
+                $check.map(Self)
+            }
+
+            fn placeholder() -> Self {
+                Self(String::new())
+            }
+
+            fn schema() -> Value {
+                json!($schema)
+            }
+
+            fn show(&self) -> Value {
+                self.0.clone().into()
+            }
+        }
+    };
+}
+pub(super) use text;
+
+text! {
+    /// A DNS label as RFC 1123 has it: what Kubernetes and Talos accept as a name.
+    Name, "a name of lower-case letters, digits and `-`", "blue",
+    {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"},
+    |text| dns_label(text)
+}
+
+text! {
+    /// The name of a host, storage, bridge or pool, as Proxmox has them.
+    Word, "a name of letters, digits, `.`, `-` and `_`", "local-lvm",
+    {"type": "string", "pattern": "^[A-Za-z0-9][-A-Za-z0-9._]*$"},
+    |text| match text.bytes().next() {
+        Some(first) if !first.is_ascii_alphanumeric() => Err("it must begin with a letter or digit".to_owned()),
+        Some(_) if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)) => Ok(text.to_owned()),
+        Some(_) => Err("only letters, digits, `.`, `-` and `_`".to_owned()),
+        None => Err("it is empty".to_owned()),
+    }
+}
+
+text! {
+    /// Some text on one line.
+    Line, "text on one line", "text",
+    {"type": "string", "pattern": "^[^\\x00-\\x1f\\x7f]+$"},
+    |text| match text {
+        "" => Err("it is empty".to_owned()),
+        _ if text.chars().any(char::is_control) => Err("it has a line break or control character".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+text! {
+    /// An official system extension, with or without the `siderolabs/` in front.
+    ExtensionName, "a Talos system extension", "iscsi-tools",
+    {"type": "string", "pattern": "^(siderolabs/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?$"},
+    |text| dns_label(text.strip_prefix("siderolabs/").unwrap_or(text))
+}
+
+text! {
+    /// A loadable kernel module.
+    ModuleName, "a kernel module", "nbd",
+    {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"},
+    |text| {
+        let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        // The kernel takes `-` and `_` for the same character.
+        if fits { Ok(text.replace('-', "_")) } else { Err("only letters, digits, `-` and `_`".to_owned()) }
+    }
+}
+
+text! {
+    /// A kernel argument, or with a `-` in front one that Talos sets and that is to be dropped.
+    KernelArg, "a kernel argument", "net.ifnames=0",
+    {"type": "string", "pattern": "^-?[A-Za-z_][ -~]*$"},
+    |text| kernel_arg(text)
+}
+
+/// Only what every YAML library writes the same way: the image's schematic id is a digest of its YAML.
+fn kernel_arg(text: &str) -> Result<String, String> {
+    const YAML_WORDS: [&str; 10] = ["null", "true", "false", "y", "n", "yes", "no", "on", "off", ""];
+    let name = text.strip_prefix('-').unwrap_or(text);
+    if !name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') {
+        Err("it must begin with a letter".to_owned())
+    } else if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || text.ends_with(' ') {
+        Err("only printable ASCII, and no space at the end".to_owned())
+    } else if YAML_WORDS.contains(&text.to_lowercase().as_str()) {
+        Err("YAML takes this word for something else".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+fn dns_label(text: &str) -> Result<String, String> {
+    let bytes = text.as_bytes();
+    let fits = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
+    match (bytes.first(), bytes.last()) {
+        (Some(b'-'), _) | (_, Some(b'-')) => Err("it may not begin or end with `-`".to_owned()),
+        (None, _) => Err("it is empty".to_owned()),
+        _ if bytes.len() > 63 => Err("at most 63 characters".to_owned()),
+        _ if !bytes.iter().all(fits) => Err("only lower-case letters, digits and `-`".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// The number of a Proxmox guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Vmid(pub u32);
+
+impl Vmid {
+    const MIN: u32 = 100;
+    const MAX: u32 = 999_999_999;
+}
+
+impl fmt::Display for Vmid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Scalar for Vmid {
+    const NOUN: &'static str = "a VMID";
+    const EXAMPLE: &'static str = "421";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let number = text.parse().map_err(|_| "not a whole number".to_owned())?;
+        if (Self::MIN..=Self::MAX).contains(&number) {
+            Ok(Self(number))
+        } else {
+            Err(format!("Proxmox gives out {} to {}", Self::MIN, Self::MAX))
+        }
+    }
+
+    fn placeholder() -> Self {
+        Self(Self::MIN)
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer", "minimum": Self::MIN, "maximum": Self::MAX})
+    }
+
+    fn show(&self) -> Value {
+        self.0.into()
+    }
+}
+
+/// Consecutive VMIDs, both ends included: castle never touches a guest outside of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VmidRange {
+    /// The first.
+    pub first: Vmid,
+    /// The last.
+    pub last: Vmid,
+}
+
+impl VmidRange {
+    /// Whether `vmid` is one of them.
+    #[must_use]
+    pub fn contains(&self, vmid: Vmid) -> bool {
+        (self.first..=self.last).contains(&vmid)
+    }
+}
+
+impl fmt::Display for VmidRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+impl Scalar for VmidRange {
+    const NOUN: &'static str = "a range of VMIDs";
+    const EXAMPLE: &'static str = "421-432";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once('-').ok_or("write the first and the last number with `-` between")?;
+        let (first, last) = (Vmid::parse(first.trim())?, Vmid::parse(last.trim())?);
+        if last < first { Err("it ends before it begins".to_owned()) } else { Ok(Self { first, last }) }
+    }
+
+    fn placeholder() -> Self {
+        Self { first: Vmid::placeholder(), last: Vmid::placeholder() }
+    }
+
+    fn schema() -> Value {
+        json!({"type": "string", "pattern": "^[0-9]{3,9} ?- ?[0-9]{3,9}$"})
+    }
+
+    fn show(&self) -> Value {
+        self.to_string().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::tests::read_all;
+
+    #[test]
+    fn names_are_dns_labels() {
+        insta::assert_snapshot!(read_all::<Name>(&["blue", "blue-2", "Blue", "blue_2", "-blue", "blue-", "", &"a".repeat(64)]), @r#"
+        "blue" is "blue"
+        "blue-2" is "blue-2"
+        "Blue": only lower-case letters, digits and `-`
+        "blue_2": only lower-case letters, digits and `-`
+        "-blue": it may not begin or end with `-`
+        "blue-": it may not begin or end with `-`
+        "": it is empty
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa": at most 63 characters
+        "#);
+    }
+
+    #[test]
+    fn vmids_are_what_proxmox_gives_out() {
+        insta::assert_snapshot!(read_all::<VmidRange>(&["421-432", "421 - 432", "100-999999999", "99-200", "100-1000000000", "432-421", "421", "a-b"]), @r#"
+        "421-432" is "421-432"
+        "421 - 432" is "421-432"
+        "100-999999999" is "100-999999999"
+        "99-200": Proxmox gives out 100 to 999999999
+        "100-1000000000": Proxmox gives out 100 to 999999999
+        "432-421": it ends before it begins
+        "421": write the first and the last number with `-` between
+        "a-b": not a whole number
+        "#);
+    }
+
+    #[test]
+    fn extensions_lose_their_prefix_and_modules_their_dashes() {
+        insta::assert_snapshot!(read_all::<ExtensionName>(&["iscsi-tools", "siderolabs/iscsi-tools", "acme/tools"]), @r#"
+        "iscsi-tools" is "iscsi-tools"
+        "siderolabs/iscsi-tools" is "iscsi-tools"
+        "acme/tools": only lower-case letters, digits and `-`
+        "#);
+        insta::assert_snapshot!(read_all::<ModuleName>(&["vfio-pci", "a b"]), @r#"
+        "vfio-pci" is "vfio_pci"
+        "a b": only letters, digits, `-` and `_`
+        "#);
+    }
+}

@@ -1,0 +1,114 @@
+//! Where things are: endpoints, fingerprints, regions.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::ids::text;
+use crate::shape::Scalar;
+
+text! {
+    /// The address of an HTTPS service, without a path.
+    Endpoint, "an https address", "https://pve.lan:8006",
+    {"type": "string", "pattern": "^https://[^/\\s@]+$"},
+    |text| endpoint(text)
+}
+
+text! {
+    /// The SHA-256 of a server's certificate, as Proxmox shows it.
+    Fingerprint, "a SHA-256 fingerprint", "AA:BB:…, 32 pairs",
+    {"type": "string", "pattern": "^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){31}$"},
+    |text| {
+        let pairs: Vec<&str> = text.split(':').collect();
+        let hex = |pair: &&str| pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !pairs.iter().all(hex) {
+            Err("pairs of hexadecimal digits with `:` between".to_owned())
+        } else if pairs.len() == 32 {
+            Ok(text.to_uppercase())
+        } else {
+            Err(format!("{} pairs; a SHA-256 has 32", pairs.len()))
+        }
+    }
+}
+
+text! {
+    /// Where the project's Infisical is: `eu`, `us`, or the address of one's own.
+    Region, "`eu`, `us` or an https address", "eu",
+    {"type": "string", "pattern": "^(eu|us|https://[^/\\s@]+)$"},
+    |text| match text {
+        "eu" | "us" => Ok(text.to_owned()),
+        _ => endpoint(text),
+    }
+}
+
+fn endpoint(text: &str) -> Result<String, String> {
+    let Some(rest) = text.strip_prefix("https://") else {
+        return Err("it must begin with `https://`".to_owned());
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest.contains('@') {
+        return Err("no user or password belongs here".to_owned());
+    }
+    if rest.contains(['/', '?', '#']) {
+        return Err("only the host and port, without a path".to_owned());
+    }
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        _ => (rest, None),
+    };
+    if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
+        return Err("the port must be from 1 to 65535".to_owned());
+    }
+    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let fits = match bracketed {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte)),
+    };
+    if fits { Ok(format!("https://{rest}")) } else { Err("the host is not a name or address".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::tests::read_all;
+
+    #[test]
+    fn endpoints_are_a_host_and_a_port() {
+        let texts = [
+            "https://pve.lan:8006",
+            "https://pve.lan/",
+            "https://192.168.1.5",
+            "https://[fd00::5]:8006",
+            "http://pve.lan",
+            "pve.lan",
+            "https://pve.lan/api2",
+            "https://root@pve.lan",
+            "https://pve.lan:0",
+            "https://:8006",
+            "https://fd00::5",
+        ];
+        insta::assert_snapshot!(read_all::<Endpoint>(&texts), @r#"
+        "https://pve.lan:8006" is "https://pve.lan:8006"
+        "https://pve.lan/" is "https://pve.lan"
+        "https://192.168.1.5" is "https://192.168.1.5"
+        "https://[fd00::5]:8006" is "https://[fd00::5]:8006"
+        "http://pve.lan": it must begin with `https://`
+        "pve.lan": it must begin with `https://`
+        "https://pve.lan/api2": only the host and port, without a path
+        "https://root@pve.lan": no user or password belongs here
+        "https://pve.lan:0": the port must be from 1 to 65535
+        "https://:8006": the host is not a name or address
+        "https://fd00::5": the host is not a name or address
+        "#);
+    }
+
+    #[test]
+    fn fingerprints_have_32_pairs() {
+        let whole = ["ab"; 32].join(":");
+        insta::assert_snapshot!(read_all::<Fingerprint>(&[&whole, "AA:BB", "xx"]), @r#"
+        "ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab:ab" is "AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB"
+        "AA:BB": 2 pairs; a SHA-256 has 32
+        "xx": pairs of hexadecimal digits with `:` between
+        "#);
+    }
+}
