@@ -71,6 +71,7 @@ pub(crate) fn derive(castle: &Castle) -> Vec<Node> {
     let overrides: BTreeMap<&str, &Override> =
         castle.nodes.overrides.iter().map(|(name, over)| (name.as_str(), &over.value)).collect();
     let base = &castle.nodes.control_planes.first_address;
+    let castle_name = if castle.castle.is_broken() { "CASTLE" } else { castle.castle.as_str() };
     let mut nodes = Vec::new();
     for (word, role, pool) in pools(castle) {
         if pool.is_broken() {
@@ -78,7 +79,7 @@ pub(crate) fn derive(castle: &Castle) -> Vec<Node> {
         }
         let first_vmid = first_vmid(castle, base, pool);
         for index in 0..pool.count.get() {
-            let name = format!("{}-{word}-{}", castle.castle.as_str(), index + 1);
+            let name = format!("{castle_name}-{word}-{}", index + 1);
             nodes.push(node(castle, role, pool, &first_vmid, index, name, &overrides));
         }
     }

@@ -18,6 +18,8 @@ pub(crate) struct Reader {
     /// Places that hold what should have been a reference to a secret: never to be shown.
     pub(crate) masks: Vec<Span>,
     path: Vec<String>,
+    /// Keys that a misspelt one was probably meant to be: that they are missing goes without saying.
+    suggested: Vec<String>,
     reads_default: bool,
 }
 
@@ -25,6 +27,10 @@ impl Reader {
     /// The dotted name of the value being read.
     pub(crate) fn path(&self) -> String {
         self.path.join(".")
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        self.path.iter().map(String::as_str).chain([key]).collect::<Vec<_>>().join(".")
     }
 
     fn origin(&self, span: Span) -> Origin {
@@ -84,7 +90,10 @@ impl Reader {
     fn unknown_key(&mut self, key: &str, span: Span, known: &[String]) {
         let place = if self.path.is_empty() { "castle.yaml".to_owned() } else { format!("`{}`", self.path()) };
         let hint = match (suggest::nearest(key, known), suggest::home_of(key)) {
-            (Some(near), _) => format!("did you mean `{near}`?"),
+            (Some(near), _) => {
+                self.suggested.push(self.path_of(near));
+                format!("did you mean `{near}`?")
+            }
             (None, Some(home)) => format!("`{key}` belongs to `{home}`: check the indentation"),
             (None, None) => format!("known here: {}", known.join(", ")),
         };
@@ -96,7 +105,10 @@ impl Reader {
     }
 
     fn missing<T: Shape>(&mut self, key: &str, section: Span) {
-        let path = self.path.iter().map(String::as_str).chain([key]).collect::<Vec<_>>().join(".");
+        let path = self.path_of(key);
+        if self.suggested.contains(&path) {
+            return;
+        }
         self.problems.report(
             Problem::new(Code::MissingKey, format!("`{path}` is missing"))
                 .at(Origin::File(section), format!("`{key}` belongs here"))

@@ -1,5 +1,7 @@
 //! What someone probably meant.
 
+use std::sync::LazyLock;
+
 /// The known word nearest to `word`, if one is near enough to be worth a guess.
 #[must_use]
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k String>) -> Option<&'k str> {
@@ -18,11 +20,9 @@ pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k String>) -> O
 
 /// The section that has a key of exactly this name, if there is just one.
 pub(crate) fn home_of(key: &str) -> Option<String> {
-    let schema = crate::schema::schema();
-    let homes: Vec<String> = crate::schema::paths(&schema)
-        .into_iter()
-        .filter_map(|path| path.strip_suffix(key)?.strip_suffix('.').map(str::to_owned))
-        .collect();
+    static PATHS: LazyLock<Vec<String>> = LazyLock::new(|| crate::schema::paths(&crate::schema::schema()));
+    let homes: Vec<String> =
+        PATHS.iter().filter_map(|path| path.strip_suffix(key)?.strip_suffix('.').map(str::to_owned)).collect();
     match homes.as_slice() {
         [one] => Some(one.clone()),
         _ => None,

@@ -57,6 +57,14 @@ text! {
     |text| dns_label(text)
 }
 
+impl Name {
+    /// Why `text` cannot be a name, if it cannot.
+    #[must_use]
+    pub fn refuses(text: &str) -> Option<String> {
+        dns_label(text).err()
+    }
+}
+
 text! {
     /// The name of a host, storage, bridge or pool, as Proxmox has them.
     Word, "a name of letters, digits, `.`, `-` and `_`", "local-lvm",

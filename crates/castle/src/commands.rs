@@ -1,0 +1,7 @@
+//! One file a verb: its arguments, whose comments are its help, and one `run`.
+
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod man;
+pub(crate) mod new;
+pub(crate) mod schema;

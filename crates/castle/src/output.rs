@@ -1,0 +1,119 @@
+//! Everything castle prints: data to standard output, the rest to standard error, objects if asked.
+
+mod problems;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anstream::{AutoStream, ColorChoice};
+use serde_json::Value;
+
+use crate::cli::{Color, Global};
+
+pub(crate) use problems::{Source, object};
+
+/// How a verb ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done,
+    Failed,
+    Refused,
+    Invalid,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Refused => 3,
+            Exit::Invalid => 4,
+        })
+    }
+}
+
+/// Knows how much to say, to whom, and in which colours.
+pub(crate) struct Printer {
+    json: bool,
+    quiet: bool,
+    verbose: bool,
+    out: AutoStream<std::io::Stdout>,
+    err: AutoStream<std::io::Stderr>,
+}
+
+impl Printer {
+    pub(crate) fn new(global: &Global) -> Self {
+        let choice = match global.color {
+            Color::Auto => ColorChoice::Auto,
+            Color::Always => ColorChoice::Always,
+            Color::Never => ColorChoice::Never,
+        };
+        Self {
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose,
+            out: AutoStream::new(std::io::stdout(), choice),
+            err: AutoStream::new(std::io::stderr(), choice),
+        }
+    }
+
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
+    /// What was asked for. A reader that has had enough and closes its end is no failure.
+    pub(crate) fn data(&mut self, text: &str) -> Exit {
+        match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
+            Ok(()) => Exit::Done,
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done,
+            Err(_) => Exit::Failed,
+        }
+    }
+
+    /// What a person may want to know: not for programs, not when quiet.
+    pub(crate) fn say(&mut self, text: &str) {
+        if !self.json && !self.quiet {
+            self.data(&format!("{text}\n"));
+        }
+    }
+
+    /// What went wrong or needs attention.
+    pub(crate) fn complain(&mut self, text: &str) {
+        let _ = writeln!(self.err, "{text}");
+    }
+
+    /// The result object, if asked for.
+    pub(crate) fn result(&mut self, result: &Value) {
+        if self.json {
+            self.data(&format!("{result}\n"));
+        }
+    }
+
+    /// Says that a verb failed, and why.
+    pub(crate) fn failed(&mut self, verb: &str, why: &str) -> Exit {
+        self.ended(verb, "failed", why, Exit::Failed)
+    }
+
+    /// Says that a verb refused to go on, and why.
+    pub(crate) fn refused(&mut self, verb: &str, why: &str) -> Exit {
+        self.ended(verb, "refused", why, Exit::Refused)
+    }
+
+    /// Says that a verb was asked for something that cannot be, and why.
+    pub(crate) fn invalid(&mut self, verb: &str, why: &str) -> Exit {
+        self.ended(verb, "invalid", why, Exit::Invalid)
+    }
+
+    fn ended(&mut self, verb: &str, result: &str, why: &str, exit: Exit) -> Exit {
+        if self.json {
+            self.result(&serde_json::json!({"verb": verb, "result": result, "problems": [{"severity": "error", "summary": why}]}));
+        } else {
+            self.complain(&format!("\u{1b}[1;31merror\u{1b}[0m: {why}"));
+        }
+        exit
+    }
+}
