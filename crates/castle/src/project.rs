@@ -64,28 +64,39 @@ impl<'d> WorkTree<'d> {
         Some(Self { disk, root: root.to_owned() })
     }
 
-    /// Whether git would take `path` along: it is inside, and nothing ignores it. It need not exist.
-    pub(crate) fn takes(&self, path: &Path, is_folder: bool) -> bool {
+    /// Whether git would take a file at `path` along: it is inside, and nothing ignores it. It need not exist.
+    pub(crate) fn takes(&self, path: &Path) -> bool {
         let Some(inside) = self.inside(path) else { return false };
-        let absolute = self.root.join(&inside);
-        let folders = absolute.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.root));
-        let sources = folders.map(|folder| (folder.to_owned(), folder.join(".gitignore")));
-        // The file nearest to the path decides; what it does not mention, the next one may.
-        let exclude = (self.root.clone(), self.root.join(".git/info/exclude"));
-        for (base, file) in sources.chain([exclude]) {
-            let Ok(bytes) = self.disk.read(&file, MAX_IGNORE_BYTES) else { continue };
-            let mut rules = GitignoreBuilder::new(&base);
-            for line in String::from_utf8_lossy(&bytes).lines() {
-                // A rule git cannot read ignores nothing there either.
-                let _ = rules.add_line(None, line);
-            }
-            let Ok(rules) = rules.build() else { continue };
-            let verdict = rules.matched_path_or_any_parents(&absolute, is_folder);
-            if !verdict.is_none() {
-                return !verdict.is_ignore();
+        // From the top: below an ignored folder git does not look, so nothing there can be taken along after all.
+        let mut place = self.root.clone();
+        let mut parts = inside.iter().peekable();
+        while let Some(part) = parts.next() {
+            place.push(part);
+            if self.ignores(&place, parts.peek().is_some()) {
+                return false;
             }
         }
         true
+    }
+
+    /// Whether some rule ignores just this file or folder. The rules nearest to it decide.
+    fn ignores(&self, place: &Path, is_folder: bool) -> bool {
+        let folders = place.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.root));
+        let sources = folders.map(|folder| (folder, folder.join(".gitignore")));
+        for (base, file) in sources.chain([(self.root.as_path(), self.root.join(".git/info/exclude"))]) {
+            let Ok(bytes) = self.disk.read(&file, MAX_IGNORE_BYTES) else { continue };
+            let mut rules = GitignoreBuilder::new(base);
+            for line in String::from_utf8_lossy(&bytes).lines() {
+                // A rule that cannot be read ignores nothing, for git neither.
+                let _ = rules.add_line(None, line);
+            }
+            let Ok(rules) = rules.build() else { continue };
+            let verdict = rules.matched(place, is_folder);
+            if !verdict.is_none() {
+                return verdict.is_ignore();
+            }
+        }
+        false
     }
 
     /// The path from the root, links and `..` resolved as far as it exists.

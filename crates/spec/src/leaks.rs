@@ -141,19 +141,19 @@ fn suspects(text: &str) -> Vec<Span> {
                 let lower = line.to_ascii_lowercase();
                 for (colon, _) in lower.match_indices(':') {
                     let key = lower[..colon].rsplit([' ', '{', ',', '"', '\'', '-']).find(|word| !word.is_empty());
-                    if !key.is_some_and(|key| NAMES.iter().any(|name| key.contains(name))) {
+                    if !key.is_some_and(|key| key != "secrets" && NAMES.iter().any(|name| key.contains(name))) {
                         continue;
                     }
                     let rest = &line[colon + 1..];
-                    let length = rest.find([',', '}', '\n']).unwrap_or(rest.len());
+                    // A collection where one word belongs is hidden to the end of the line.
+                    let collection = rest.trim_start().starts_with(['[', '{']);
+                    let ends: &[char] = if collection { &['\n'] } else { &[',', '}', '\n'] };
+                    let length = rest.find(ends).unwrap_or(rest.len());
                     let value = rest[..length].trim();
                     let bare = value.trim_matches(['"', '\'']);
                     if value.starts_with(['|', '>']) {
                         block = Some(indent);
-                    } else if !bare.is_empty()
-                        && !bare.starts_with(['{', '[', '&', '#'])
-                        && !SecretReference::is_meant(bare)
-                    {
+                    } else if !bare.is_empty() && !bare.starts_with(['&', '#']) && !SecretReference::is_meant(bare) {
                         let offset = start + colon + 1 + (rest.len() - rest.trim_start().len());
                         found.push(Span { start: offset, end: start + colon + 1 + length });
                     }

@@ -169,18 +169,31 @@ impl Problem {
     }
 }
 
-/// All problems of one file.
+/// All problems of one file, up to [`MOST`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problems {
     list: Vec<Problem>,
 }
 
+/// Nobody mends more at once, and a hostile file could have one in every byte.
+const MOST: usize = 1000;
+
 impl Problems {
     /// Adds a problem, unless it only follows from one reported before.
     pub(crate) fn report(&mut self, problem: Problem) {
-        if !problem.moot {
+        if !problem.moot && !self.is_full() {
             self.list.push(problem);
         }
+    }
+
+    /// Adds a problem however many there are.
+    pub(crate) fn insist(&mut self, problem: Problem) {
+        self.list.push(problem);
+    }
+
+    /// Whether any more would be dropped.
+    pub(crate) fn is_full(&self) -> bool {
+        self.list.len() >= MOST
     }
 
     /// What has been reported so far.

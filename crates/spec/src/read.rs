@@ -13,6 +13,9 @@ use crate::yaml::{self, Limits};
 /// No castle.yaml is longer: a thousand nodes with overrides take a tenth.
 pub const MAX_BYTES: u64 = 1 << 20;
 
+/// Leaks that are reported one by one; all are hidden.
+const MOST_LEAKS: usize = 100;
+
 /// What came of reading a file.
 #[derive(Debug)]
 pub struct Reading {
@@ -78,7 +81,7 @@ fn read_text(text: &str) -> Reading {
         reading.castle = Some(castle);
         reading.nodes = nodes;
     }
-    for leak in leaks {
+    for leak in leaks.into_iter().take(MOST_LEAKS) {
         // A value in the place of a reference has been reported with the name of that place.
         let reported = problems.iter().any(|problem| {
             problem.code == Code::SecretValue
@@ -88,7 +91,7 @@ fn read_text(text: &str) -> Reading {
                     .any(|label| label.span.start <= leak.span.start && leak.span.end <= label.span.end)
         });
         if !reported {
-            problems.report(leak.problem());
+            problems.insist(leak.problem());
         }
     }
     if problems.refuse() {
@@ -137,19 +140,11 @@ impl Reading {
     /// Hides secrets in the text to show and in what is said: a name of the user's own, a key say, may be one.
     fn hide(&mut self, text: &str, masks: &[Span]) {
         self.shown = leaks::mask(text, masks);
-        let secrets: Vec<&str> = masks
-            .iter()
-            .filter_map(|span| text.get(span.start..span.end))
-            .map(|secret| secret.trim_matches(['"', '\'']))
-            .filter(|secret| secret.len() >= 4)
-            .collect();
         for problem in &mut self.problems {
             let texts = [&mut problem.summary, &mut problem.hint].into_iter();
             for said in texts.chain(problem.labels.iter_mut().map(|label| &mut label.text)) {
-                for secret in &secrets {
-                    if said.contains(secret) {
-                        *said = said.replace(secret, "********");
-                    }
+                for leak in leaks::find(said).into_iter().rev() {
+                    said.replace_range(leak.span.start..leak.span.end, "********");
                 }
             }
         }

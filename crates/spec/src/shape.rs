@@ -88,6 +88,9 @@ impl Reader {
     }
 
     fn unknown_key(&mut self, key: &str, span: Span, known: &[String]) {
+        if self.problems.is_full() {
+            return;
+        }
         let place = if self.path.is_empty() { "castle.yaml".to_owned() } else { format!("`{}`", self.path()) };
         let hint = match (suggest::nearest(key, known), suggest::home_of(key)) {
             (Some(near), _) => {

@@ -116,6 +116,21 @@ impl<'t> View<'t> {
         self.map()?.find(|(name, ..)| *name == key).map(|(.., value)| value)
     }
 
+    /// Every scalar in it, keys left out.
+    pub(crate) fn leaves(self) -> impl Iterator<Item = View<'t>> {
+        let mut open = vec![self];
+        std::iter::from_fn(move || {
+            loop {
+                let view = open.pop()?;
+                if view.scalar().is_some() {
+                    return Some(view);
+                }
+                open.extend(view.list().into_iter().flatten());
+                open.extend(view.map().into_iter().flatten().map(|(.., value)| value));
+            }
+        })
+    }
+
     /// What this is, in words.
     #[must_use]
     pub(crate) fn kind(self) -> &'static str {
@@ -278,18 +293,28 @@ fn syntax(text: &str, error: &ScanError) -> Problem {
     if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
         return too_deep(here, Limits::CASTLE.depth);
     }
-    let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
-    let indent = text[line_start..].len() - text[line_start..].trim_start_matches([' ', '\t']).len();
-    if let Some(tab) = text[line_start..line_start + indent].find('\t') {
-        let span = Span { start: line_start + tab, end: line_start + tab + 1 };
+    if let Some(tab) = tab_in_indentation(text, start) {
         return Problem::new(Code::YamlTab, "a tab in the indentation")
-            .at(Origin::File(span), "this is a tab")
+            .at(Origin::File(Span { start: tab, end: tab + 1 }), "this is a tab")
             .hint("YAML is indented with spaces alone: replace the tab, and tell your editor to");
     }
     Problem::new(Code::YamlSyntax, format!("this is not YAML: {}", error.info())).at(Origin::File(here), "").hint(
         "look at this line and the one above it: a missing `:`, quote or bracket, or a line indented differently from \
          its neighbours",
     )
+}
+
+/// The tab that made the parser stop at `offset`: on that line, or on the next if the line runs into it.
+fn tab_in_indentation(text: &str, offset: usize) -> Option<usize> {
+    let mut start = text[..offset].rfind('\n').map_or(0, |at| at + 1);
+    for line in text[start..].split_inclusive('\n').take(2) {
+        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+        if let Some(tab) = line[..indent].find('\t') {
+            return Some(start + tab);
+        }
+        start += line.len();
+    }
+    None
 }
 
 #[cfg(test)]

@@ -123,19 +123,19 @@ fn castles_near(disk: &dyn Disk, file: &Path) -> Vec<String> {
 fn surroundings(disk: &dyn Disk, file: &Path, reading: &Reading) -> Vec<Problem> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let tree = WorkTree::around(disk, folder);
-    let takes = |path: &Path, is_folder| tree.as_ref().is_some_and(|tree| tree.takes(path, is_folder));
+    let takes = |path: &Path| tree.as_ref().is_some_and(|tree| tree.takes(path));
     let mut problems = castle_spec::references(&reading.references, &mut |path| {
         let path = folder.join(path);
         let look = || -> Result<Look, DiskError> {
             let shared = disk.metadata(&path)?.mode & 0o077 != 0;
-            Ok(Look::File { bytes: disk.read(&path, MAX_SECRET_BYTES)?, shared, tracked: takes(&path, false) })
+            Ok(Look::File { bytes: disk.read(&path, MAX_SECRET_BYTES)?, shared, tracked: takes(&path) })
         };
         look().unwrap_or_else(|error| Look::Missing(error.to_string()))
     });
     let Some(castle) = &reading.castle else { return problems };
 
     let configs = project::configs_folder(file, castle.platform.word());
-    if takes(&configs, true) {
+    if takes(&configs.join("kubeconfig")) {
         problems.push(
             Problem::new(
                 Code::ConfigsTracked,
@@ -154,7 +154,7 @@ fn surroundings(disk: &dyn Disk, file: &Path, reading: &Reading) -> Vec<Problem>
             );
         }
     }
-    if let Some(state) = project::state_folder().filter(|state| takes(state, true)) {
+    if let Some(state) = project::state_folder().filter(|state| takes(&state.join("state"))) {
         problems.push(
             Problem::new(
                 Code::StateTracked,

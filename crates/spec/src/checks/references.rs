@@ -153,7 +153,7 @@ fn sops(file: &str, path: &str, bytes: &[u8]) -> Result<(), Problem> {
     }
     let found = documents.iter().find_map(|document| path.split('.').try_fold(*document, View::get));
     match found {
-        Some(value) if has_ciphertext(value) => Ok(()),
+        Some(value) if value.leaves().filter_map(View::scalar).any(is_ciphertext) => Ok(()),
         Some(_) => Err(clear(&format!("`{path}`"))),
         None => Err(missing(documents.iter().flat_map(|document| siblings(*document, path)).collect())),
     }
@@ -161,18 +161,6 @@ fn sops(file: &str, path: &str, bytes: &[u8]) -> Result<(), Problem> {
 
 fn is_ciphertext(text: &str) -> bool {
     text.starts_with("ENC[AES256_GCM,")
-}
-
-fn has_ciphertext(value: View<'_>) -> bool {
-    let mut open = vec![value];
-    while let Some(value) = open.pop() {
-        if value.scalar().is_some_and(is_ciphertext) {
-            return true;
-        }
-        open.extend(value.list().into_iter().flatten());
-        open.extend(value.map().into_iter().flatten().map(|(.., value)| value));
-    }
-    false
 }
 
 /// The paths beside the wanted one, as far down as the path leads.

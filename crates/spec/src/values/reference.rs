@@ -76,7 +76,7 @@ impl fmt::Display for SecretReference {
 impl Shape for SecretReference {
     fn decode(view: View<'_>, reader: &mut Reader) -> Option<Self> {
         let Some(text) = view.scalar() else {
-            reader.masks.push(view.span());
+            reader.masks.extend(view.leaves().map(View::span));
             reader.wrong_type::<Self>(view);
             return None;
         };

@@ -1,0 +1,11 @@
+//! castle as its users meet it: the real binary, in an empty home, on real files.
+#![allow(clippy::disallowed_methods, reason = "tests stand outside: they make the files castle looks at")]
+#![allow(missing_docs, reason = "tests")]
+
+mod bad_input;
+mod check;
+mod commands;
+mod git;
+mod new;
+mod problems;
+mod world;

@@ -1,0 +1,273 @@
+//! Every problem castle knows, as a user sees it: on the terminal and as an object.
+//!
+//! Each case changes a good castle a little. That there is a case for each code, and a page for each, is a test too.
+
+use castle_spec::Code;
+
+use crate::world::World;
+
+/// A castle without anything to say about it.
+pub(crate) const GOOD: &str = "\
+castle: blue
+platform:
+  proxmox:
+    endpoint: https://pve.lan:8006
+    token: env:PROXMOX_TOKEN
+    nodes: [pve]
+    vmids: 421-432
+talos: {version: v1.13.9}
+kubernetes: {version: v1.36.3}
+network:
+  cidr: 192.168.1.0/24
+  gateway: 192.168.1.1
+  nameservers: [192.168.1.2]
+  vip: 192.168.1.210
+  loadBalancers: 192.168.1.240-192.168.1.250
+nodes:
+  controlPlanes: {count: 3, firstAddress: 192.168.1.211}
+  workers: {count: 2, firstAddress: 192.168.1.214, dataDisk: 100GiB}
+";
+
+type Case = (Code, &'static [(&'static str, &'static str)]);
+
+/// What turns the good castle into one with that problem.
+const CASES: &[Case] = &[
+    (Code::YamlSyntax, &[("nodes: [pve]", "nodes: [pve")]),
+    (Code::YamlTab, &[("  gateway:", "\tgateway:")]),
+    (Code::YamlDuplicateKey, &[("  vip: 192.168.1.210", "  gateway: 192.168.1.3")]),
+    (Code::YamlDocuments, &[("network:", "---\nnetwork:")]),
+    (
+        Code::UnknownKey,
+        &[
+            ("firstAddress: 192.168.1.214", "firstAddress: 192.168.1.214, memroy: 8GiB"),
+            ("castle: blue", "castle: blue\nbridge: vmbr1\ncolour: red"),
+        ],
+    ),
+    (Code::MissingKey, &[("  gateway: 192.168.1.1\n", ""), ("count: 2, ", "")]),
+    (
+        Code::WrongType,
+        &[
+            ("nameservers: [192.168.1.2]", "nameservers: 192.168.1.2"),
+            ("nodes: [pve]", "nodes:"),
+            ("talos: {version: v1.13.9}", "talos: v1.13.9"),
+        ],
+    ),
+    (
+        Code::BadValue,
+        &[
+            ("castle: blue", "castle: Blue"),
+            ("dataDisk: 100GiB", "dataDisk: 100GB"),
+            ("v1.36.3", "1.36"),
+            ("vmids: 421-432", "vmids: 42-432"),
+            ("env:PROXMOX_TOKEN", "sops:secrets.yaml"),
+        ],
+    ),
+    (Code::ControlPlanesEven, &[("count: 3", "count: 2")]),
+    (
+        Code::ControlPlanesTooMany,
+        &[("count: 3", "count: 9"), ("192.168.1.214", "192.168.1.224"), ("421-432", "421-450")],
+    ),
+    (Code::ControlPlaneSingle, &[("count: 3", "count: 1")]),
+    (Code::NameTooLong, &[("castle: blue", "castle: a-castle-with-a-name-that-goes-on-and-on-until-nobody-listens")]),
+    (Code::NameDuplicate, &[("  workers:", "  overrides: {blue-worker-1: {hostname: blue-cp-1}}\n  workers:")]),
+    (
+        Code::OverrideUnknownNode,
+        &[("  workers:", "  overrides: {blue-workers-1: {cores: 8}, green: {cores: 8}}\n  workers:")],
+    ),
+    (Code::HostUnknown, &[("  workers:", "  overrides: {blue-worker-1: {host: pve2}}\n  workers:")]),
+    (Code::AddressFamily, &[("192.168.1.210", "fd00::210"), ("192.168.1.240-192.168.1.250", "fd00::1-fd00::9")]),
+    (
+        Code::AddressOutsideCidr,
+        &[
+            ("gateway: 192.168.1.1", "gateway: 192.168.2.1"),
+            ("192.168.1.210", "192.168.3.210"),
+            ("192.168.1.214", "192.168.4.214"),
+            ("421-432", "421-9999"),
+        ],
+    ),
+    (
+        Code::AddressReserved,
+        &[
+            ("count: 3, firstAddress: 192.168.1.211", "count: 3, firstAddress: 192.168.1.0"),
+            ("192.168.1.210", "192.168.1.2"),
+            ("192.168.1.214", "192.168.1.248"),
+            ("421-432", "421-9999"),
+            ("192.168.1.250", "192.168.1.255"),
+        ],
+    ),
+    (Code::AddressDuplicate, &[("192.168.1.214", "192.168.1.212")]),
+    (Code::VipMissing, &[("  vip: 192.168.1.210\n", "")]),
+    (Code::VipInPool, &[("192.168.1.210", "192.168.1.245")]),
+    (Code::PoolOutsideCidr, &[("192.168.1.240-192.168.1.250", "192.168.7.240-192.168.7.250")]),
+    (Code::SubnetOverlap, &[("v1.36.3", "v1.36.3, podSubnets: [192.168.0.0/16], serviceSubnets: [192.168.128.0/20]")]),
+    (
+        Code::SubnetFamily,
+        &[
+            ("192.168.1.0/24", "fd00::/64"),
+            ("192.168.1.1\n", "fe80::1\n"),
+            ("192.168.1.210", "fd00::210"),
+            ("192.168.1.240-192.168.1.250", "fd00::a:1-fd00::a:f"),
+            ("192.168.1.211", "fd00::211"),
+            ("192.168.1.214", "fd00::214"),
+        ],
+    ),
+    (Code::VmidsTooFew, &[("421-432", "421-425")]),
+    (
+        Code::VmidOutsideRange,
+        &[
+            ("192.168.1.214", "192.168.1.220"),
+            ("  workers:", "  pools: {gpu: {count: 1, firstAddress: 192.168.1.100}}\n  workers:"),
+        ],
+    ),
+    (Code::VmidDuplicate, &[("count: 2,", "count: 2, firstVmid: 422,")]),
+    (
+        Code::MacDuplicate,
+        &[(
+            "  workers:",
+            "  overrides: {blue-cp-1: {mac: \"02:00:00:00:00:01\"}, blue-cp-2: {mac: \"02:00:00:00:00:01\"}}\n  workers:",
+        )],
+    ),
+    (Code::TalosUnsupported, &[("v1.13.9", "v1.11.0")]),
+    (Code::KubernetesUnsupported, &[("v1.36.3", "v1.37.0")]),
+    (Code::VersionUntested, &[("v1.13.9", "v1.13.99")]),
+    (Code::LonghornExtensions, &[("v1.13.9", "v1.13.9, extensions: [qemu-guest-agent]")]),
+    (Code::LonghornReplicas, &[("castle: blue", "castle: blue\nstorage: {longhorn: {replicas: 3}}")]),
+    (Code::LonghornDataDisk, &[(", dataDisk: 100GiB", "")]),
+    (Code::KernelModuleUnknown, &[("v1.13.9", "v1.13.9, kernelModules: [iscsi_generic]")]),
+    (Code::KernelModuleNeedless, &[("v1.13.9", "v1.13.9, kernelModules: [iscsi-tcp]")]),
+    (
+        Code::DriveConflict,
+        &[("    nodes:", "    hardware: {iso: {file: 'local:iso/rescue.iso', drive: ide2}}\n    nodes:")],
+    ),
+    (Code::DriveUnavailable, &[("    nodes:", "    hardware: {cloudInitDrive: ide3}\n    nodes:")]),
+    (Code::IothreadIgnored, &[("    nodes:", "    hardware: {iothread: true}\n    nodes:")]),
+    (Code::MemoryMinimum, &[("count: 3,", "count: 3, memory: 1GiB,"), ("count: 2,", "count: 2, memory: 512MiB,")]),
+    (Code::DiskMinimum, &[("count: 3,", "count: 3, disk: 4GiB,")]),
+    (
+        Code::SecretValue,
+        &[
+            ("env:PROXMOX_TOKEN", "hunter2hunter2"),
+            ("castle: blue", "castle: blue # root@pam!castle=01234567-89ab-cdef-0123-456789abcdef"),
+        ],
+    ),
+    (Code::RepositoryAddress, &[("castle: blue", "castle: blue\ngitops: {repository: 'git@github.com:me/blue.git'}")]),
+    (
+        Code::VaultMissing,
+        &[(
+            "castle: blue",
+            "castle: blue\ngitops: {repository: 'https://github.com/me/blue.git', credential: vault:TOKEN}",
+        )],
+    ),
+];
+
+fn changed(case: &Case) -> String {
+    case.1.iter().fold(GOOD.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{}: {from}", case.0.text());
+        text.replacen(from, to, 1)
+    })
+}
+
+/// Snapshots what castle says of a world, and holds that it says `code`.
+fn hold(world: &World, code: Code, path: &str) {
+    let name = code.text();
+    let (terminal, objects) = (world.castle(&["check", path]), world.castle(&["check", path, "--json"]));
+    let shown = format!("{}[{name}]", code.severity().word());
+    assert!(terminal.stderr.contains(&shown), "{name}: {}", terminal.transcript());
+    assert_eq!(terminal.code, objects.code);
+    let masked = |text: String| text.replace(world.path("").to_str().unwrap(), "/home/");
+    insta::assert_snapshot!(name, masked(terminal.transcript()));
+    let problems = &objects.result()["problems"];
+    assert!(problems.as_array().unwrap().iter().any(|problem| problem["code"] == name), "{name}: {problems}");
+    insta::assert_snapshot!(format!("{name}.json"), masked(format!("{problems:#}\n")));
+}
+
+#[test]
+fn the_good_castle_has_none() {
+    let ran = World::with_castle(GOOD).castle(&["check"]);
+    assert_eq!((ran.stderr.as_str(), ran.code), ("", Some(0)));
+}
+
+#[test]
+fn in_the_file_itself() {
+    for case in CASES {
+        hold(&World::with_castle(&changed(case)), case.0, "castle.yaml");
+    }
+}
+
+#[test]
+fn in_what_is_no_castle() {
+    hold(&World::new(), Code::FileUnreadable, "castle.yaml");
+    hold(&World::with_castle(&"# long\n".repeat(200_000)), Code::FileTooLarge, "castle.yaml");
+    hold(&World::with_castle("# nothing\n"), Code::FileEmpty, "castle.yaml");
+    let world = World::new();
+    world.write("castle.yaml", b"castle: bl\xfce\n");
+    hold(&world, Code::NotUtf8, "castle.yaml");
+    hold(&World::with_castle(&"[".repeat(40)), Code::YamlDepth, "castle.yaml");
+    let lines =
+        (1..9).map(|level| format!("l{level}: &l{level} [{}]\n", vec![format!("*l{}", level - 1); 9].join(", ")));
+    let bomb: String = std::iter::once("l0: &l0 [x, x, x, x, x, x, x, x, x]\n".to_owned()).chain(lines).collect();
+    hold(&World::with_castle(&bomb), Code::YamlAliases, "castle.yaml");
+}
+
+const SEALED: &str = "proxmox:\n    token: ENC[AES256_GCM,data:AA==,iv:AA==,tag:AA==,type:str]\nsops:\n    mac: x\n";
+
+#[test]
+fn in_the_files_around_it() {
+    let referring = |reference: &str| {
+        let world = World::with_castle(&GOOD.replace("env:PROXMOX_TOKEN", reference));
+        std::fs::create_dir(world.path(".git")).unwrap();
+        world.write(".gitignore", "configs/\n");
+        world
+    };
+    hold(&referring("sops:secrets.enc.yaml#proxmox.token"), Code::SecretFileMissing, "castle.yaml");
+
+    let world = referring("sops:secrets.enc.yaml#proxmox.tokn");
+    world.write("secrets.enc.yaml", SEALED);
+    hold(&world, Code::SopsKeyMissing, "castle.yaml");
+
+    let world = referring("sops:secrets.enc.yaml#proxmox.token");
+    world.write("secrets.enc.yaml", "proxmox: {token: hunter2}\n");
+    hold(&world, Code::SopsNotEncrypted, "castle.yaml");
+
+    let world = referring("file:token");
+    world.write("token", "hunter2\n");
+    hold(&world, Code::SecretFileTracked, "castle.yaml");
+    world.write(".gitignore", "configs/\ntoken\n");
+    hold(&world, Code::SecretFileMode, "castle.yaml");
+
+    let world = referring("env:PROXMOX_TOKEN");
+    world.write(".gitignore", "configs/\n.local/\n");
+    assert_eq!(world.castle(&["check"]).code, Some(0));
+    world.write(".gitignore", ".local/\n");
+    hold(&world, Code::ConfigsTracked, "castle.yaml");
+    world.write(".gitignore", "configs/\n");
+    hold(&world, Code::StateTracked, "castle.yaml");
+}
+
+#[test]
+fn each_has_a_case_and_a_page() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/journeys/snapshots");
+    let pages = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/checks.md")).unwrap();
+    let anchors: Vec<&str> = pages.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    for code in Code::ALL {
+        let name = code.text();
+        for form in ["", ".json"] {
+            let snapshot = format!("{folder}/journeys__problems__{name}{form}.snap");
+            assert!(std::path::Path::new(&snapshot).exists(), "{name} has no case: {snapshot}");
+        }
+        let page = pages
+            .split(&format!("\n### {name}\n"))
+            .nth(1)
+            .unwrap_or_else(|| panic!("{name} has no section in docs/checks.md"));
+        let word = code.severity().word();
+        let marked = format!("*{}{}.*", word[..1].to_uppercase(), &word[1..]);
+        assert!(page.starts_with(&marked), "the section of {name} does not begin with {marked}");
+    }
+    for anchor in &anchors {
+        assert!(
+            Code::ALL.iter().any(|code| code.text() == *anchor),
+            "docs/checks.md has {anchor}, which no check reports"
+        );
+    }
+    assert_eq!(anchors.len(), Code::ALL.len(), "a section twice");
+}
