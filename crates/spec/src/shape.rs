@@ -449,9 +449,10 @@ macro_rules! section {
 
         impl $crate::shape::Shape for $name {
             fn decode(view: $crate::yaml::View<'_>, reader: &mut $crate::shape::Reader) -> Option<Self> {
-                let known = [$($crate::shape::key(stringify!($field)),)*];
-                let entries = reader.entries::<Self>(view, &known)?;
-                let mut keys = known.iter();
+                static KNOWN: std::sync::LazyLock<Vec<String>> =
+                    std::sync::LazyLock::new(|| vec![$($crate::shape::key(stringify!($field)),)*]);
+                let entries = reader.entries::<Self>(view, &KNOWN)?;
+                let mut keys = KNOWN.iter();
                 let mut next = || {
                     let key = keys.next().map(String::as_str).unwrap_or_default();
                     (key, entries.iter().find(|(name, _)| *name == key).map(|(_, view)| *view))

@@ -96,7 +96,7 @@ fn overrides(castle: &Castle, problems: &mut Problems) {
         })
         .collect();
     for (name, _) in &castle.nodes.overrides.value {
-        if known.contains(name.as_str()) {
+        if known.contains(name.as_str()) || problems.is_full() {
             continue;
         }
         let hint = match suggest::nearest(name.as_str(), &known) {
