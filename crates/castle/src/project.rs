@@ -12,7 +12,8 @@ const MAX_IGNORE_BYTES: u64 = 1 << 20;
 /// The `castle.yaml` that `path` means: itself, or the one in that folder.
 pub(crate) fn castle_file(disk: &dyn Disk, path: &Path) -> PathBuf {
     match disk.metadata(path) {
-        Ok(found) if found.kind == FileKind::Directory => path.join("castle.yaml"),
+        // `./castle.yaml` is not worth saying.
+        Ok(found) if found.kind == FileKind::Directory => path.strip_prefix(".").unwrap_or(path).join("castle.yaml"),
         _ => path.to_owned(),
     }
 }

@@ -51,13 +51,18 @@ fn flow(value: &Resolved) -> String {
     }
 }
 
-/// Text as YAML takes it for just that text, quoted if in doubt. (A JSON string is a YAML string.)
+/// Text as every YAML reader takes it for just that text, quoted if in doubt. (A JSON string is a YAML string.)
 fn plain(text: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || "-_./@!=+".contains(c);
-    let colon_inside = text.contains("://") || text.contains(":") && !text.contains(": ") && !text.ends_with(':');
-    let fits = text.chars().all(|c| safe(c) || c == ':' && colon_inside || c == '#' && !text.contains(" #"));
-    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/');
-    if fits && begins { text.to_owned() } else { Value::from(text).to_string() }
+    let safe = |c: char| c.is_ascii_alphanumeric() || "-_./@!=+:#".contains(c);
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
+        || text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains(':') && text.parse::<f64>().is_err();
+    let is_word =
+        !matches!(text.to_lowercase().as_str(), "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n");
+    if text.chars().all(safe) && begins && is_word && !text.ends_with(':') {
+        text.to_owned()
+    } else {
+        Value::from(text).to_string()
+    }
 }
 
 fn said(origin: Origin, lines: &Lines<'_>) -> String {

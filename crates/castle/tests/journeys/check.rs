@@ -119,11 +119,11 @@ fn a_folder_without_a_castle_points_to_those_below() {
     world.write("clusters/blue/proxmox/castle.yaml", GOOD);
     let ran = world.castle(&["check"]);
     insta::assert_snapshot!(ran.transcript(), @r"
-    error[file-unreadable]: cannot read ./castle.yaml: no such file
-    --> ./castle.yaml
+    error[file-unreadable]: cannot read castle.yaml: no such file
+    --> castle.yaml
      = help: there is clusters/blue/proxmox
 
-    ./castle.yaml is not valid: 1 error. `castle check --explain CODE` tells more.
+    castle.yaml is not valid: 1 error. `castle check --explain CODE` tells more.
     exit 4
     ");
 }

@@ -216,7 +216,7 @@ fn in_the_files_around_it() {
     let referring = |reference: &str| {
         let world = World::with_castle(&GOOD.replace("env:PROXMOX_TOKEN", reference));
         std::fs::create_dir(world.path(".git")).unwrap();
-        world.write(".gitignore", "configs/\n");
+        world.write(".gitignore", "configs/\n.local/\n");
         world
     };
     hold(&referring("sops:secrets.enc.yaml#proxmox.token"), Code::SecretFileMissing, "castle.yaml");
@@ -232,11 +232,10 @@ fn in_the_files_around_it() {
     let world = referring("file:token");
     world.write("token", "hunter2\n");
     hold(&world, Code::SecretFileTracked, "castle.yaml");
-    world.write(".gitignore", "configs/\ntoken\n");
+    world.write(".gitignore", "configs/\n.local/\ntoken\n");
     hold(&world, Code::SecretFileMode, "castle.yaml");
 
     let world = referring("env:PROXMOX_TOKEN");
-    world.write(".gitignore", "configs/\n.local/\n");
     assert_eq!(world.castle(&["check"]).code, Some(0));
     world.write(".gitignore", ".local/\n");
     hold(&world, Code::ConfigsTracked, "castle.yaml");

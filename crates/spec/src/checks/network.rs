@@ -10,6 +10,7 @@ use crate::inventory::{Node, Role};
 use crate::model::{Castle, Network};
 use crate::problem::{Code, Problem, Problems};
 use crate::span::{Origin, Sourced};
+use crate::values::{AddressRange, step, steps_between};
 
 pub(super) fn check(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
     let network = &castle.network;
@@ -33,16 +34,29 @@ fn outside(network: &Network, what: &str, address: &Sourced<IpAddr>) -> Option<P
     let cidr = &network.cidr;
     let problem = if !same_family(cidr, address.value) {
         Problem::new(Code::AddressFamily, format!("{what} is of another family than the network"))
-            .at(address.origin, format!("{}", address.value))
+            .at(address.origin, "another family")
             .hint(format!("give it an {} address", family(cidr)))
     } else if !cidr.contains(&address.value) {
         Problem::new(Code::AddressOutsideCidr, format!("{what} is outside of the network"))
-            .at(address.origin, format!("{}", address.value))
-            .hint(format!("choose one from {} to {}", cidr.network(), cidr.broadcast()))
+            .at(address.origin, "outside")
+            .hint(format!("choose one of {}", usable(cidr)))
     } else {
         return None;
     };
-    Some(problem.at(cidr.origin, format!("the network is {}", cidr.value)))
+    Some(problem.at(cidr.origin, "the network"))
+}
+
+/// The addresses of a network that can be given out.
+fn usable(cidr: &IpNet) -> AddressRange {
+    let (first, last) = (cidr.network(), cidr.broadcast());
+    let inner = |address, steps| step(address, steps).filter(|address| cidr.contains(address));
+    match steps_between(first, last) {
+        Some(size) if size > 2 && cidr.addr().is_ipv4() => {
+            AddressRange { first: inner(first, 1).unwrap_or(first), last: inner(first, size - 1).unwrap_or(last) }
+        }
+        Some(size) if size > 2 => AddressRange { first: inner(first, 1).unwrap_or(first), last },
+        _ => AddressRange { first, last },
+    }
 }
 
 /// Why an address of the network itself cannot be given to anyone.
@@ -132,7 +146,7 @@ fn load_balancers(network: &Network, problems: &mut Problems) {
         return problems.report(
             Problem::new(Code::AddressFamily, "the load balancers' addresses are of another family than the network")
                 .at(pool.origin, "")
-                .at(cidr.origin, format!("the network is {}", cidr.value))
+                .at(cidr.origin, "the network")
                 .hint(format!("give a range of {} addresses", family(cidr))),
         );
     }
@@ -140,7 +154,7 @@ fn load_balancers(network: &Network, problems: &mut Problems) {
         problems.report(
             Problem::new(Code::PoolOutsideCidr, "the load balancers' addresses are not all in the nodes' network")
                 .at(pool.origin, "announced on the nodes' network only")
-                .at(cidr.origin, format!("the network is {}", cidr.value))
+                .at(cidr.origin, "the network")
                 .hint("MetalLB answers ARP for them: without a route of your own, nobody outside of that network asks"),
         );
     }

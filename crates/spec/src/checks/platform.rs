@@ -70,7 +70,9 @@ fn vmids(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
                     .hint("widen `vmids`, or give the pool a `firstVmid` inside of them")
             });
         }
-        if let Some(before) = seen.insert(vmid.value, node) {
+        // VMIDs follow addresses: that two nodes share an address has been reported.
+        if let Some(before) = seen.insert(vmid.value, node).filter(|before| before.address.value != node.address.value)
+        {
             let cause = format!("{:?}", before.vmid.origin.span());
             outside.add(span, &cause, || {
                 duplicate(Code::VmidDuplicate, "VMID", &before.name, name, &vmid.value, before.vmid.origin, vmid.origin)

@@ -71,7 +71,11 @@ pub fn references(references: &[Sourced<SecretReference>], look: &mut dyn FnMut(
         };
         let found = looked.entry(path).or_insert_with(|| look(path));
         if let Err(problem) = check(&reference.value, found) {
-            problems.report(problem.at(reference.origin, format!("refers to `{path}`")));
+            let label = match found {
+                Look::Missing(why) => why.clone(),
+                Look::File { .. } => format!("refers to `{path}`"),
+            };
+            problems.report(problem.at(reference.origin, label));
         }
     }
     problems.sorted()

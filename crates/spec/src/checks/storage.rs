@@ -1,6 +1,6 @@
 //! What Longhorn needs of the castle.
 
-use crate::inventory::{Node, storage_nodes};
+use crate::inventory::{Node, pools, storage_nodes};
 use crate::model::{Castle, Storage};
 use crate::problem::{Code, Problem, Problems};
 use crate::span::Origin;
@@ -11,7 +11,8 @@ const EXTENSIONS: [(&str, &str); 2] =
 
 pub(super) fn check(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
     let Storage::Longhorn(longhorn) = &castle.storage.value else { return };
-    if castle.storage.is_broken() || castle.talos.is_broken() || castle.nodes.is_broken() {
+    let counted = pools(castle).all(|(.., pool)| !pool.is_broken() && !pool.count.is_broken());
+    if castle.storage.is_broken() || castle.talos.is_broken() || !counted {
         return;
     }
     let extensions = &castle.talos.extensions;

@@ -85,8 +85,8 @@ impl Shape for SecretReference {
             Err(reason) => reason,
         };
         let path = reader.path();
-        reader.masks.push(view.span());
         let problem = if reason.is_empty() {
+            reader.masks.push(view.span());
             Problem::new(Code::SecretValue, format!("`{path}` holds a value; it must say where the secret is kept"))
                 .at(Origin::File(view.span()), "not a reference, and not shown here")
                 .hint(format!(
