@@ -1,1 +1,50 @@
-fn main() {}
+//! Developer commands. `cargo xtask ci` is everything CI does.
+#![allow(clippy::print_stdout, reason = "a developer tool speaks on standard output")]
+
+mod bench;
+mod ci;
+mod deny;
+mod generate;
+mod peers;
+mod readme;
+mod shell;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(about = "Developer commands of castle")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Everything CI does, in its order
+    Ci,
+    /// Write the files that are made from the types: the schema and the reference page
+    Generate,
+    /// Check licences, bans and sources of all dependencies against deny.toml
+    Deny,
+    /// Run the commands of the README and compare what they print
+    Readme,
+    /// Check the house rules that no other tool checks
+    Tidy,
+    /// Test castle against programs nobody here wrote
+    Peers(peers::Args),
+    /// Measure; figures only, nothing fails
+    Bench,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Ci => ci::run(),
+        Command::Generate => generate::run(),
+        Command::Deny => deny::run(),
+        Command::Readme => readme::run(),
+        Command::Tidy => tidy::run(),
+        Command::Peers(args) => peers::run(&args),
+        Command::Bench => bench::run(),
+    }
+}

@@ -1,0 +1,119 @@
+//! castle against programs nobody here wrote.
+//!
+//! A *peer* is such a program, obtained once into a cache folder and pinned. A *suite* runs castle and peers side by side
+//! and holds that they agree. What cannot be obtained on this machine is skipped and said so; in CI nothing may be.
+
+mod obtain;
+mod suites;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+use obtain::{Obtained, PEERS};
+
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Args {
+    /// Only these suites
+    suites: Vec<String>,
+    /// List suites and the peers they need
+    #[arg(long)]
+    list: bool,
+}
+
+/// What a suite works with.
+pub(crate) struct Bench {
+    /// The castle under test.
+    pub(crate) castle: PathBuf,
+    peers: BTreeMap<&'static str, PathBuf>,
+}
+
+impl Bench {
+    /// The folder of a peer that the suite named as needed.
+    fn peer(&self, name: &str) -> Result<&Path> {
+        self.peers
+            .get(name)
+            .map(PathBuf::as_path)
+            .with_context(|| format!("the suite does not name {name} among its needs"))
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let suites = suites::SUITES;
+    if let Some(unknown) = args.suites.iter().find(|name| !suites.iter().any(|suite| suite.name == *name)) {
+        bail!(
+            "there is no suite {unknown}; there are {}",
+            suites.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ")
+        );
+    }
+    let wanted =
+        suites.iter().filter(|suite| args.suites.is_empty() || args.suites.iter().any(|name| name == suite.name));
+    if args.list {
+        wanted.for_each(|suite| println!("{:<14} needs {:<28} {}", suite.name, suite.needs.join(", "), suite.holds));
+        return Ok(());
+    }
+    let castle = shell::castle()?;
+    let mut bench = Bench { castle, peers: BTreeMap::new() };
+    let mut unavailable: BTreeMap<&str, String> = BTreeMap::new();
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for suite in wanted {
+        let missing = suite.needs.iter().find_map(|name| obtain_once(name, &mut bench, &mut unavailable).transpose());
+        if let Some(reason) = missing.transpose()? {
+            println!("{:<14} skipped: {reason}", suite.name);
+            skipped += 1;
+            continue;
+        }
+        let start = Instant::now();
+        match (suite.run)(&bench) {
+            Ok(count) => {
+                println!(
+                    "{:<14} {count} cases hold in {:.1} s: {}",
+                    suite.name,
+                    start.elapsed().as_secs_f64(),
+                    suite.holds
+                );
+                passed += 1;
+            }
+            Err(error) => {
+                println!("{:<14} FAILED: {error:?}", suite.name);
+                failed += 1;
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    if failed > 0 {
+        bail!("castle and its peers do not agree");
+    }
+    if skipped > 0 && std::env::var_os("CI").is_some() {
+        bail!("CI has what the peers need, and may not skip a suite");
+    }
+    Ok(())
+}
+
+/// Obtains a peer unless that was done; returns why it is not to be had here, if so.
+fn obtain_once(
+    name: &'static str,
+    bench: &mut Bench,
+    unavailable: &mut BTreeMap<&'static str, String>,
+) -> Result<Option<String>> {
+    if bench.peers.contains_key(name) {
+        return Ok(None);
+    }
+    if let Some(reason) = unavailable.get(name) {
+        return Ok(Some(reason.clone()));
+    }
+    let peer = PEERS.iter().find(|peer| peer.name == name).with_context(|| format!("no peer is called {name}"))?;
+    match peer.obtain().with_context(|| format!("cannot obtain {name}"))? {
+        Obtained::At(folder) => {
+            bench.peers.insert(name, folder);
+            Ok(None)
+        }
+        Obtained::Unavailable(reason) => {
+            unavailable.insert(name, reason.clone());
+            Ok(Some(reason))
+        }
+    }
+}

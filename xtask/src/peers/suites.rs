@@ -1,0 +1,94 @@
+//! What castle and its peers must agree on.
+
+mod schema;
+mod secrets;
+mod talos;
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::Bench;
+
+/// A set of cases.
+pub(crate) struct Suite {
+    pub(crate) name: &'static str,
+    /// The peers it works with.
+    pub(crate) needs: &'static [&'static str],
+    /// What it holds, in a sentence.
+    pub(crate) holds: &'static str,
+    /// Runs it and counts the cases.
+    pub(crate) run: fn(&Bench) -> Result<usize>,
+}
+
+pub(crate) const SUITES: &[Suite] = &[
+    Suite {
+        name: "age",
+        needs: &["age"],
+        holds: "a real age identity in castle.yaml is refused and never printed",
+        run: secrets::age,
+    },
+    Suite {
+        name: "sops",
+        needs: &["age", "sops"],
+        holds: "keys are found in files that real sops wrote, without decrypting",
+        run: secrets::sops,
+    },
+    Suite {
+        name: "schema",
+        needs: &["jsonschema"],
+        holds: "the schema is valid draft 2020-12 and judges files as castle does",
+        run: schema::schema,
+    },
+    Suite {
+        name: "schematics",
+        needs: &["talos-tables"],
+        holds: "schematic ids are those of the Image Factory's own code",
+        run: talos::schematics,
+    },
+    Suite {
+        name: "versions",
+        needs: &["talos-tables"],
+        holds: "Talos and Kubernetes go together as Talos' own code says",
+        run: talos::versions,
+    },
+    Suite {
+        name: "talosctl",
+        needs: &["talosctl"],
+        holds: "castle accepts the versions a real talosctl stands for",
+        run: talos::talosctl,
+    },
+];
+
+/// `castle check --json` of a text.
+fn check(bench: &Bench, text: &str) -> Result<Value> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("castle.yaml"), text)?;
+    check_in(bench, folder.path())
+}
+
+/// `castle check --json` in a folder.
+fn check_in(bench: &Bench, folder: &Path) -> Result<Value> {
+    let output =
+        Command::new(&bench.castle).args(["check", "--json"]).current_dir(folder).env("HOME", folder).output()?;
+    serde_json::from_slice(&output.stdout).context("castle check printed no result object")
+}
+
+/// The codes of the errors in a result.
+fn errors(result: &Value) -> Vec<String> {
+    let problems = result["problems"].as_array().into_iter().flatten();
+    let errors = problems.filter(|problem| problem["severity"] == "error");
+    errors.filter_map(|problem| problem["code"].as_str()).map(str::to_owned).collect()
+}
+
+/// A castle with this Talos, Kubernetes and whatever else is said of Talos.
+fn castle(talos: &str, kubernetes: &str, token: &str) -> String {
+    format!(
+        "castle: blue\nplatform:\n  proxmox:\n    endpoint: https://pve.lan:8006\n    token: {token}\n    nodes: [pve]\n    vmids: \
+         421-432\ntalos: {talos}\nkubernetes: {{version: {kubernetes}}}\nnetwork:\n  cidr: 192.168.1.0/24\n  gateway: 192.168.1.1\n  \
+         nameservers: [192.168.1.1]\n  vip: 192.168.1.210\nnodes:\n  controlPlanes: {{count: 3, firstAddress: 192.168.1.211}}\n\
+         storage: none\n"
+    )
+}
