@@ -10,6 +10,8 @@ mod readme;
 mod shell;
 mod tidy;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
@@ -37,8 +39,8 @@ enum Command {
     Bench,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
         Command::Ci => ci::run(),
         Command::Generate => generate::run(),
         Command::Deny => deny::run(),
@@ -46,5 +48,13 @@ fn main() -> anyhow::Result<()> {
         Command::Tidy => tidy::run(),
         Command::Peers(args) => peers::run(&args),
         Command::Bench => bench::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without the backtrace that `Debug` would add: these are findings, not crashes.
+            println!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

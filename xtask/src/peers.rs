@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 passed += 1;
             }
             Err(error) => {
-                println!("{:<14} FAILED: {error:?}", suite.name);
+                println!("{:<14} FAILED: {error:#}", suite.name);
                 failed += 1;
             }
         }

@@ -95,12 +95,11 @@ mod tests {
                 "88d1f7a5c4f1d3aba7df787c448c1d3d008ed29cfb34af53fa0df4336a56040b",
             ),
             (&["noapic", "nolapic"], &[], "9cba8e32753f91a16c1837ab8abf356af021706ef284aef07380780177d9a06c"),
-            (&["a: b", "it's: c"], &[], "SEE BELOW"),
+            (&["a: b", "it's: c"], &[], "ecd3153aa4b3cc55535c39d5f825da930da80ba7701d09d24c98acb102cd344b"),
         ];
-        for (arguments, extensions, id) in &cases[..5] {
-            assert_eq!(Schematic::new(arguments, extensions).id(), *id, "{arguments:?} {extensions:?}");
+        for (arguments, extensions, id) in cases {
+            assert_eq!(Schematic::new(arguments, extensions).id(), id, "{arguments:?} {extensions:?}");
         }
-        assert_eq!(Schematic::new(&["noapic", "nolapic"], &[]).id()[..8], cases[5].2[..8]);
     }
 
     #[test]

@@ -154,7 +154,7 @@ pub(crate) fn parse(text: &str, limits: Limits) -> Result<Stream, Problem> {
         disallow_directives: true,
     };
     let mut builder =
-        Builder { limits, nodes: Vec::new(), roots: Vec::new(), open: Vec::new(), anchors: BTreeMap::new() };
+        Builder { text, limits, nodes: Vec::new(), roots: Vec::new(), open: Vec::new(), anchors: BTreeMap::new() };
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| syntax(text, &error))?;
         let range = span.byte_range().unwrap_or_default();
@@ -172,7 +172,8 @@ struct Open {
     seen: BTreeMap<String, Span>,
 }
 
-struct Builder {
+struct Builder<'t> {
+    text: &'t str,
     limits: Limits,
     nodes: Vec<Node>,
     roots: Vec<Id>,
@@ -181,7 +182,7 @@ struct Builder {
     anchors: BTreeMap<usize, Id>,
 }
 
-impl Builder {
+impl Builder<'_> {
     fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), Problem> {
         match event {
             Event::Scalar(text, style, anchor, _) => {
@@ -216,7 +217,7 @@ impl Builder {
 
     fn begin(&mut self, span: Span, anchor: usize, content: Content) -> Result<(), Problem> {
         // A collection is spoken of by its key; without one, by its first character.
-        let first = Span { start: span.start, end: span.start + 1 };
+        let first = character(self.text, span.start);
         let span = match self.open.last().and_then(|open| open.key) {
             Some(key) => self.nodes[key].span,
             None => first,
@@ -280,6 +281,13 @@ impl Builder {
     }
 }
 
+/// The character at an offset; nothing at the end.
+fn character(text: &str, offset: usize) -> Span {
+    let start = offset.min(text.len());
+    let length = text.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+    Span { start, end: start + length }
+}
+
 fn too_deep(span: Span, limit: usize) -> Problem {
     Problem::new(Code::YamlDepth, format!("values nest deeper than {limit} levels"))
         .at(Origin::File(span), "one level too deep")
@@ -287,13 +295,11 @@ fn too_deep(span: Span, limit: usize) -> Problem {
 }
 
 fn syntax(text: &str, error: &ScanError) -> Problem {
-    let start = error.marker().byte_offset().unwrap_or_default().min(text.len());
-    let end = text[start..].chars().next().map_or(start, |character| start + character.len_utf8());
-    let here = Span { start, end };
+    let here = character(text, error.marker().byte_offset().unwrap_or_default());
     if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
         return too_deep(here, Limits::CASTLE.depth);
     }
-    if let Some(tab) = tab_in_indentation(text, start) {
+    if let Some(tab) = tab_in_indentation(text, here.start) {
         return Problem::new(Code::YamlTab, "a tab in the indentation")
             .at(Origin::File(Span { start: tab, end: tab + 1 }), "this is a tab")
             .hint("YAML is indented with spaces alone: replace the tab, and tell your editor to");
