@@ -109,7 +109,7 @@ fn private_keys(text: &str) -> Vec<Leak> {
             Some(end) => text[end..].find('\n').map_or(text.len(), |at| end + at),
             None => text.len(),
         };
-        if text[begin..line_end.min(begin + 80)].contains("PRIVATE KEY") {
+        if text[begin..line_end].contains("PRIVATE KEY") {
             leaks.push(Leak { span: Span { start: begin, end }, what: "a private key" });
         }
         from = end.max(begin + 1);
@@ -122,8 +122,6 @@ fn private_keys(text: &str) -> Vec<Leak> {
 
 /// What stands after a key that names a secret, unless it is a reference: even a file too broken to read may be shown.
 fn suspects(text: &str) -> Vec<Span> {
-    const NAMES: [&str; 9] =
-        ["token", "secret", "password", "passwd", "credential", "identity", "apikey", "private_key", "privatekey"];
     let mut found = Vec::new();
     let mut start = 0;
     let mut block: Option<usize> = None;
@@ -138,24 +136,26 @@ fn suspects(text: &str) -> Vec<Span> {
             }
             _ => {
                 block = None;
-                let lower = line.to_ascii_lowercase();
-                for (colon, _) in lower.match_indices(':') {
-                    let key = lower[..colon].rsplit([' ', '{', ',', '"', '\'', '-']).find(|word| !word.is_empty());
-                    if !key.is_some_and(|key| key != "secrets" && NAMES.iter().any(|name| key.contains(name))) {
+                let mut from = 0;
+                while let Some(colon) = line[from..].find(':').map(|at| from + at) {
+                    from = colon + 1;
+                    if !names_a_secret(line, colon) {
                         continue;
                     }
                     let rest = &line[colon + 1..];
                     // A collection where one word belongs is hidden to the end of the line.
                     let collection = rest.trim_start().starts_with(['[', '{']);
                     let ends: &[char] = if collection { &['\n'] } else { &[',', '}', '\n'] };
-                    let length = rest.find(ends).unwrap_or(rest.len());
-                    let value = rest[..length].trim();
+                    let end = colon + 1 + rest.find(ends).unwrap_or(rest.len());
+                    let value = line[colon + 1..end].trim();
                     let bare = value.trim_matches(['"', '\'']);
                     if value.starts_with(['|', '>']) {
                         block = Some(indent);
                     } else if !bare.is_empty() && !bare.starts_with(['&', '#']) && !SecretReference::is_meant(bare) {
-                        let offset = start + colon + 1 + (rest.len() - rest.trim_start().len());
-                        found.push(Span { start: offset, end: start + colon + 1 + length });
+                        let offset = colon + 1 + (rest.len() - rest.trim_start().len());
+                        found.push(Span { start: start + offset.min(end), end: start + end });
+                        // Each stretch is looked at once, however many colons it has.
+                        from = end;
                     }
                 }
             }
@@ -163,6 +163,20 @@ fn suspects(text: &str) -> Vec<Span> {
         start += line.len();
     }
     found
+}
+
+/// Whether the key before this colon is the name of a secret.
+fn names_a_secret(line: &str, colon: usize) -> bool {
+    const NAMES: [&str; 9] =
+        ["token", "secret", "password", "passwd", "credential", "identity", "apikey", "private_key", "privatekey"];
+    // No key of that kind is longer.
+    let mut begin = colon.saturating_sub(64);
+    while !line.is_char_boundary(begin) {
+        begin += 1;
+    }
+    let before = line[begin..colon].to_ascii_lowercase();
+    let key = before.rsplit([' ', '{', ',', '"', '\'', '-', ':']).find(|word| !word.is_empty());
+    key.is_some_and(|key| key != "secrets" && NAMES.iter().any(|name| key.contains(name)))
 }
 
 /// The text with everything hidden that is, or may be, a secret. It is as long as the text, line by line.
