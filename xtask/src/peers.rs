@@ -4,6 +4,7 @@
 //! and holds that they agree. What cannot be obtained on this machine is skipped and said so; in CI nothing may be.
 
 mod obtain;
+mod server;
 mod suites;
 
 use std::collections::BTreeMap;

@@ -112,7 +112,6 @@ fn run_all(commands: &[Command], home: &Path, sources: &Path) -> Result<Vec<(Str
     }
     let cargo_home = std::env::var_os("CARGO_HOME").unwrap_or_else(|| home_folder(".cargo"));
     let rustup_home = std::env::var_os("RUSTUP_HOME").unwrap_or_else(|| home_folder(".rustup"));
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| shell::root().join("target").into());
     let path = std::env::var("PATH").unwrap_or_default();
     let mut bash = shell::program("bash");
     bash.args(["-c", &script])
@@ -120,7 +119,7 @@ fn run_all(commands: &[Command], home: &Path, sources: &Path) -> Result<Vec<(Str
         .env("HOME", home)
         .env("CARGO_HOME", cargo_home)
         .env("RUSTUP_HOME", rustup_home)
-        .env("CARGO_TARGET_DIR", target)
+        .env("CARGO_TARGET_DIR", shell::target())
         .env("CARGO_INSTALL_ROOT", home.join("installed"))
         .env("PATH", format!("{}:{path}", home.join("installed/bin").display()))
         .env_remove("XDG_STATE_HOME")

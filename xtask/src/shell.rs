@@ -56,6 +56,10 @@ fn shown(command: &Command) -> String {
 /// Builds castle in release mode and returns the binary.
 pub(crate) fn castle() -> Result<PathBuf> {
     run(cargo().args(["build", "--quiet", "--locked", "--release", "--package", "castle"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(target.join("release/castle"))
+    Ok(target().join("release/castle"))
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

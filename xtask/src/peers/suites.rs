@@ -1,5 +1,6 @@
 //! What castle and its peers must agree on.
 
+mod dial;
 mod schema;
 mod secrets;
 mod talos;
@@ -25,6 +26,12 @@ pub(crate) struct Suite {
 
 pub(crate) const SUITES: &[Suite] = &[
     Suite {
+        name: "dial",
+        needs: &["python"],
+        holds: "bytes pass the door to the network as a real server sends them",
+        run: dial::dial,
+    },
+    Suite {
         name: "age",
         needs: &["age"],
         holds: "a real age identity in castle.yaml is refused and never printed",
@@ -38,7 +45,7 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "schema",
-        needs: &["jsonschema"],
+        needs: &["python"],
         holds: "the schema is valid draft 2020-12 and judges files as castle does",
         run: schema::schema,
     },

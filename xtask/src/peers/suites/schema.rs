@@ -81,7 +81,7 @@ fn validate(bench: &Bench, texts: &[String]) -> Result<Vec<bool>> {
         serde_json::from_str(&std::fs::read_to_string(shell::root().join("schemas/castle.schema.json"))?)?;
     let input = tempfile::NamedTempFile::new()?;
     std::fs::write(input.path(), serde_json::json!({"schema": schema, "texts": texts}).to_string())?;
-    let mut python = Command::new(bench.peer("jsonschema")?.join("bin/python"));
+    let mut python = Command::new(bench.peer("python")?.join("bin/python"));
     let told = shell::output(python.args(["-c", VALIDATE]).stdin(std::fs::File::open(input.path())?))?;
     serde_json::from_str(&told).context("the validator printed no verdicts")
 }
