@@ -14,7 +14,7 @@ const CHECKS: &str = include_str!("../../../../docs/checks.md");
 /// No file with secrets is longer.
 const MAX_SECRET_BYTES: u64 = 16 << 20;
 
-/// Check a castle.yaml without any network: all problems at once, each with its line and a hint
+/// Check a castle.yaml offline: every problem with its line and a hint
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  castle check\n  castle check clusters/blue/proxmox --resolved\n  castle check --explain control-planes-even"

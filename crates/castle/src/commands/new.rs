@@ -1,12 +1,13 @@
 use std::path::{Path, PathBuf};
 
 use castle_seams::{Disk, DiskErrorKind};
+use castle_spec::values::Name;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::output::{Exit, Printer};
 
-/// Stamp a new project: a castle.yaml to begin with, where its secrets go, and what git must ignore
+/// Stamp a new project: castle.yaml, a place for secrets, .gitignore
 #[derive(Debug, Args)]
 #[command(
     after_help = "Nothing that exists is ever overwritten.\n\nExamples:\n  castle new blue\n  castle new blue --platform embedded"
@@ -48,8 +49,10 @@ enum Outcome {
 }
 
 pub(crate) fn run(args: &NewArgs, disk: &dyn Disk, printer: &mut Printer) -> Exit {
-    if let Some(reason) = castle_spec::values::Name::refuses(&args.project) {
-        return printer.invalid("new", &format!("a project cannot be named so: {reason}"));
+    if let Some(reason) = Name::refuses(&args.project) {
+        let near = args.project.to_lowercase().replace(['_', ' ', '.'], "-");
+        let hint = if Name::refuses(&near).is_none() { format!("; did you mean `{near}`?") } else { String::new() };
+        return printer.invalid("new", &format!("a project cannot be named so: {reason}{hint}"));
     }
     let stamps = stamps(args);
     let strangers: Vec<String> = stamps
