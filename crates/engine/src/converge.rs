@@ -1,0 +1,288 @@
+//! One step from wherever it is to where it is wanted, and one gate from closed to open.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use castle_seams::{Clock, Entropy};
+use tokio::sync::watch;
+
+use crate::change::{Change, Decision};
+use crate::erased::{AnyGate, AnyStep};
+use crate::event::{EVENT_VERSION, Event, Listener, Outcome, What};
+use crate::fault::{Class, Fault};
+use crate::fence::Fence;
+use crate::graph::Node;
+use crate::id::{CastleId, OperationId};
+use crate::journal::{Journal, JournalError};
+use crate::lanes::Lanes;
+use crate::retry::Retry;
+use crate::step::{Closed, Operation};
+use crate::value::Outputs;
+
+/// More effects than any step has; a step that wants more never settles.
+const MOST_EFFECTS: u32 = 32;
+
+/// What all steps of a run share.
+pub(crate) struct Shared<'r> {
+    pub(crate) clock: &'r dyn Clock,
+    pub(crate) entropy: &'r dyn Entropy,
+    pub(crate) fence: &'r dyn Fence,
+    pub(crate) listener: &'r dyn Listener,
+    /// Without a journal nothing is changed.
+    pub(crate) journal: Option<&'r Mutex<Journal>>,
+    pub(crate) castle: &'r CastleId,
+    pub(crate) retry: Retry,
+    pub(crate) lanes: Mutex<Lanes>,
+    pub(crate) outputs: Outputs,
+    pub(crate) stopping: watch::Sender<bool>,
+    pub(crate) start: Duration,
+}
+
+/// What an attempt to do something came to.
+enum Acted {
+    Well,
+    /// Look again: it may or may not have been done.
+    LookAgain(Fault),
+    Ended(Outcome),
+}
+
+/// What was done last and has not been seen yet.
+struct Pending {
+    operation: OperationId,
+    change: Change,
+    well: bool,
+}
+
+impl Shared<'_> {
+    pub(crate) fn tell(&self, what: What) {
+        self.listener.hear(&Event { version: EVENT_VERSION, at: self.now(), what });
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic().saturating_sub(self.start)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    pub(crate) fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn journal(&self) -> Option<MutexGuard<'_, Journal>> {
+        self.journal.map(|journal| journal.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks, decides and acts until there is nothing left to do.
+    pub(crate) async fn converge(&self, node: &Node, step: &dyn AnyStep, may_act: bool) -> Outcome {
+        let (mut effects, mut attempts) = (0, 0);
+        let mut pending: Option<Pending> = None;
+        loop {
+            let seen = match step.observe(&self.outputs).await {
+                Ok(seen) => seen,
+                Err(fault) => match self.wait_to_retry(node, fault, &mut attempts).await {
+                    None => continue,
+                    Some(outcome) => return outcome,
+                },
+            };
+            let change = match (&seen.decision, seen.output.clone()) {
+                (Decision::Change(change), _) => change,
+                (Decision::Nothing, output) => {
+                    self.note_seen(pending.take());
+                    if let Some(output) = output {
+                        self.outputs.give(node.index, output);
+                    }
+                    return Outcome::Done { effects };
+                }
+            };
+            if !may_act {
+                return Outcome::Planned { change: change.clone() };
+            }
+            match pending.take() {
+                Some(last) if last.change == *change && last.well => {
+                    // It was done and does not show. Doing it again could do it twice: look again instead.
+                    let hidden = Fault::new(
+                        Class::EffectUnknown,
+                        node.id.to_string(),
+                        format!("{} does not show yet", change.verb),
+                    );
+                    pending = Some(last);
+                    match self.wait_to_retry(node, hidden, &mut attempts).await {
+                        None => continue,
+                        Some(outcome) => return outcome,
+                    }
+                }
+                Some(last) if last.change != *change => {
+                    self.note_seen(Some(last));
+                    attempts = 0;
+                }
+                _ => {}
+            }
+            if self.is_stopping() {
+                return Outcome::Remaining;
+            }
+            if effects >= MOST_EFFECTS {
+                let evidence = format!("after {effects} effects it still wants to {}", change.verb);
+                return Outcome::Failed { fault: Fault::new(Class::Final, node.id.to_string(), evidence) };
+            }
+            let operation = OperationId::of(self.castle, &node.id, &change.verb);
+            match self.act(node, step, &seen, change, &operation, &mut effects).await {
+                Acted::Well => pending = Some(Pending { operation, change: change.clone(), well: true }),
+                Acted::Ended(outcome) => return outcome,
+                Acted::LookAgain(fault) => {
+                    pending = Some(Pending { operation, change: change.clone(), well: false });
+                    if let Some(outcome) = self.wait_to_retry(node, fault, &mut attempts).await {
+                        return outcome;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does one thing: asks the fence, notes the intent, and only then acts.
+    async fn act(
+        &self,
+        node: &Node,
+        step: &dyn AnyStep,
+        seen: &crate::erased::Seen,
+        change: &Change,
+        operation: &OperationId,
+        effects: &mut u32,
+    ) -> Acted {
+        let epoch = match self.fence.check().await {
+            Ok(epoch) => epoch,
+            Err(fault) if fault.is_final() => {
+                self.stopping.send_replace(true);
+                return Acted::Ended(Outcome::Failed { fault });
+            }
+            Err(fault) => return Acted::LookAgain(fault),
+        };
+        let noted =
+            self.journal().map(|mut journal| journal.intent(operation, &node.id, change.impact, &change.verb, epoch));
+        match noted {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return Acted::Ended(self.unwritable(&error)),
+            None => return Acted::Ended(Outcome::Planned { change: change.clone() }),
+        }
+        self.tell(What::StepActing { step: node.id.clone(), change: change.clone() });
+        *effects += 1;
+        let result = step.act(&self.outputs, seen, change, &Operation { id: operation.clone(), epoch }).await;
+        match result {
+            Ok(()) => {
+                self.note(|journal| journal.did(operation));
+                Acted::Well
+            }
+            Err(fault) if fault.is_final() => {
+                self.note(|journal| journal.abandon(operation, &fault.evidence));
+                Acted::Ended(Outcome::Failed { fault })
+            }
+            Err(fault) => Acted::LookAgain(fault),
+        }
+    }
+
+    /// The intent could not be written: nothing is done, by this step or any other.
+    fn unwritable(&self, error: &JournalError) -> Outcome {
+        self.stopping.send_replace(true);
+        let fault = Fault::new(Class::Final, "the journal", error.to_string())
+            .next("make room or mend the disk, then run the same command again: nothing was done that is not noted");
+        Outcome::Failed { fault }
+    }
+
+    fn note_seen(&self, pending: Option<Pending>) {
+        if let Some(pending) = pending {
+            self.note(|journal| journal.commit(&pending.operation));
+        }
+    }
+
+    /// Notes what has happened. If that fails, what comes next is stopped by its own intent, which will fail too.
+    fn note(&self, write: impl FnOnce(&mut Journal) -> Result<(), JournalError>) {
+        if let Some(mut journal) = self.journal() {
+            let _ = write(&mut journal);
+        }
+    }
+
+    /// Waits before looking again; returns how the step ends if it is not worth it, or if the run is to stop.
+    async fn wait_to_retry(&self, node: &Node, fault: Fault, attempts: &mut u32) -> Option<Outcome> {
+        *attempts += 1;
+        if fault.is_final() || *attempts > self.retry.attempts {
+            return Some(Outcome::Failed { fault });
+        }
+        if let Some(lane) = node.lane.as_ref().filter(|_| fault.contention) {
+            let narrower = self.lanes().complain(lane);
+            if let Some(width) = narrower {
+                self.tell(What::LaneChanged { lane: lane.name.to_string(), width });
+            }
+        }
+        let after = self.retry.wait(*attempts, &fault, self.entropy);
+        self.tell(What::StepRetrying { step: node.id.clone(), fault, after });
+        self.sleep(after).await.then_some(Outcome::Remaining)
+    }
+
+    /// Waits; returns whether the run is to stop.
+    async fn sleep(&self, duration: Duration) -> bool {
+        self.sleep_or(duration, std::future::pending()).await
+    }
+
+    /// Waits for the time, for `sooner`, or for the run to be stopped; returns whether it is.
+    async fn sleep_or(&self, duration: Duration, sooner: impl Future<Output = ()>) -> bool {
+        let mut stopping = self.stopping.subscribe();
+        let mut sleep = self.clock.sleep(duration);
+        let mut stop = pin!(stopping.wait_for(|stopping| *stopping));
+        let mut sooner = pin!(sooner);
+        poll_fn(|context| {
+            if stop.as_mut().poll(context).is_ready() {
+                return Poll::Ready(true);
+            }
+            if sooner.as_mut().poll(context).is_ready() {
+                return Poll::Ready(false);
+            }
+            sleep.as_mut().poll(context).map(|()| false)
+        })
+        .await
+    }
+
+    /// Asks until the gate is open or its time is up.
+    pub(crate) async fn pass(&self, node: &Node, gate: &dyn AnyGate, may_wait: bool) -> Outcome {
+        let start = self.now();
+        let mut told: Option<Closed> = None;
+        loop {
+            let closed = match gate.check(&self.outputs).await {
+                Ok(Ok(output)) => {
+                    self.outputs.give(node.index, output);
+                    return Outcome::Done { effects: 0 };
+                }
+                Ok(Err(closed)) => closed,
+                Err(fault) if fault.is_final() => return Outcome::Failed { fault },
+                // Whoever cannot be asked has not said yes.
+                Err(fault) => Closed { subject: fault.subject, evidence: fault.evidence, next: fault.next },
+            };
+            if told.as_ref() != Some(&closed) {
+                let (subject, evidence) = (closed.subject.clone(), closed.evidence.clone());
+                self.tell(What::GateClosed { step: node.id.clone(), subject, evidence });
+            }
+            let left = gate.deadline().saturating_sub(self.now().saturating_sub(start));
+            if !may_wait {
+                let Closed { subject, evidence, .. } = closed;
+                return Outcome::Waiting { subject, evidence };
+            }
+            if left.is_zero() {
+                let evidence = format!("{} (waited {:?})", closed.evidence, gate.deadline());
+                let fault = Fault::new(Class::RetryableAfter(None), closed.subject, evidence).next(closed.next);
+                return Outcome::Failed { fault };
+            }
+            told = Some(closed);
+            let changed = async {
+                if gate.changed(&self.outputs).await.is_none() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            if self.sleep_or(gate.period().min(left), changed).await {
+                return Outcome::Remaining;
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Steps and gates without their types, as the scheduler handles them.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_seams::BoxFuture;
+
+use crate::change::{Change, Decision};
+use crate::fault::{Class, Fault};
+use crate::step::{Closed, Gate, Operation, Step, Verdict};
+use crate::value::{Fetch, Needs, Outputs, Value};
+
+/// What a look at a step's part of the world came to.
+pub(crate) struct Seen {
+    pub(crate) decision: Decision,
+    /// What the step gives, if there is nothing left to do.
+    pub(crate) output: Option<Value>,
+    observed: Box<dyn Any + Send + Sync>,
+}
+
+pub(crate) trait AnyStep: Send + Sync {
+    fn observe<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Result<Seen, Fault>>;
+    fn act<'a>(
+        &'a self,
+        outputs: &'a Outputs,
+        seen: &'a Seen,
+        change: &'a Change,
+        operation: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>>;
+}
+
+pub(crate) trait AnyGate: Send + Sync {
+    fn check<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Result<Result<Value, Closed>, Fault>>;
+    /// Completes when asking again is worth while; nothing if the gate cannot watch.
+    fn changed<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Option<()>>;
+    fn period(&self) -> Duration;
+    fn deadline(&self) -> Duration;
+}
+
+/// Something and its needs.
+pub(crate) struct With<N, S> {
+    pub(crate) needs: N,
+    pub(crate) inner: S,
+}
+
+impl<N: Needs, S> With<N, S> {
+    /// The scheduler starts nothing before its needs are met, so this does not fail.
+    fn needs(&self, outputs: &Outputs) -> Result<N::Values, Fault> {
+        self.needs.fetch(&Fetch(outputs)).ok_or_else(|| {
+            Fault::new(Class::Final, "the engine", "a step was started before its needs were met")
+                .next("this is a bug in castle: please report it")
+        })
+    }
+}
+
+impl<N: Needs, S: Step<Needs = N::Values>> AnyStep for With<N, S> {
+    fn observe<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Result<Seen, Fault>> {
+        Box::pin(async move {
+            let needs = self.needs(outputs)?;
+            let observed = self.inner.observe(&needs).await?;
+            let decision = self.inner.decide(&needs, &observed);
+            let output =
+                (decision == Decision::Nothing).then(|| Arc::new(self.inner.output(&needs, &observed)) as Value);
+            Ok(Seen { decision, output, observed: Box::new(observed) })
+        })
+    }
+
+    fn act<'a>(
+        &'a self,
+        outputs: &'a Outputs,
+        seen: &'a Seen,
+        change: &'a Change,
+        operation: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let needs = self.needs(outputs)?;
+            match seen.observed.downcast_ref::<S::Observed>() {
+                Some(observed) => self.inner.act(&needs, observed, change, operation).await,
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl<N: Needs, G: Gate<Needs = N::Values>> AnyGate for With<N, G> {
+    fn check<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Result<Result<Value, Closed>, Fault>> {
+        Box::pin(async move {
+            let needs = self.needs(outputs)?;
+            Ok(match self.inner.check(&needs).await? {
+                Verdict::Open(output) => Ok(Arc::new(output) as Value),
+                Verdict::Closed(closed) => Err(closed),
+            })
+        })
+    }
+
+    fn changed<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Option<()>> {
+        Box::pin(async move {
+            let needs = self.needs(outputs).ok()?;
+            self.inner.changed(&needs)?.await;
+            Some(())
+        })
+    }
+
+    fn period(&self) -> Duration {
+        self.inner.period()
+    }
+
+    fn deadline(&self) -> Duration {
+        self.inner.deadline()
+    }
+}

@@ -1,0 +1,94 @@
+//! Steps and gates: what vendors' crates implement.
+
+use std::time::Duration;
+
+use castle_seams::BoxFuture;
+
+use crate::change::{Change, Decision};
+use crate::fault::Fault;
+use crate::id::OperationId;
+
+/// What an effect is done as.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// The name of the effect, the same after any crash.
+    pub id: OperationId,
+    /// Which writer does it: an effect is marked with it, and a writer that meets a higher one stops.
+    pub epoch: u64,
+}
+
+/// Something wanted of the world, reached by looking, deciding, and doing one thing at a time.
+///
+/// What it needs of other steps comes as typed values. A value is never printed or stored by the engine, so a secret among
+/// them stays where it is put.
+pub trait Step: Send + Sync + 'static {
+    /// What other steps must have given: a tuple of `Arc`s, see [`crate::Needs`].
+    type Needs: Send + Sync + 'static;
+    /// What looking tells.
+    type Observed: Send + Sync + 'static;
+    /// What this step gives to others.
+    type Output: Send + Sync + 'static;
+
+    /// Looks. Never changes anything.
+    fn observe<'a>(&'a self, needs: &'a Self::Needs) -> BoxFuture<'a, Result<Self::Observed, Fault>>;
+
+    /// What comes next, from what was seen alone.
+    fn decide(&self, needs: &Self::Needs, observed: &Self::Observed) -> Decision;
+
+    /// Does the one thing decided on. The engine has written down that it will, and looks again afterwards whatever this
+    /// returns.
+    fn act<'a>(
+        &'a self,
+        needs: &'a Self::Needs,
+        observed: &'a Self::Observed,
+        change: &'a Change,
+        operation: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>>;
+
+    /// What this step gives, once there is nothing left to do.
+    fn output(&self, needs: &Self::Needs, observed: &Self::Observed) -> Self::Output;
+}
+
+/// Why a gate is not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// What it waits for: a node, an object.
+    pub subject: String,
+    /// What was seen instead.
+    pub evidence: String,
+    /// What someone could do to find out more.
+    pub next: String,
+}
+
+/// What a gate says when asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict<T> {
+    /// It is as it should be.
+    Open(T),
+    /// Not yet.
+    Closed(Closed),
+}
+
+/// A question to the world whose yes proves that what comes next will work.
+pub trait Gate: Send + Sync + 'static {
+    /// What other steps must have given.
+    type Needs: Send + Sync + 'static;
+    /// What an open gate gives to others.
+    type Output: Send + Sync + 'static;
+
+    /// Asks. Never changes anything.
+    fn check<'a>(&'a self, needs: &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Self::Output>, Fault>>;
+
+    /// Completes when asking again is worth while. A gate that cannot watch asks every [`Gate::period`].
+    fn changed<'a>(&'a self, _needs: &'a Self::Needs) -> Option<BoxFuture<'a, ()>> {
+        None
+    }
+
+    /// How often to ask, at the latest.
+    fn period(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    /// How long it may stay closed before that is a failure.
+    fn deadline(&self) -> Duration;
+}

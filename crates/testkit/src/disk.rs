@@ -1,0 +1,297 @@
+//! A disk in memory that forgets what was not synced, as real ones do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use castle_seams::{AppendFile, Disk, DiskError, DiskErrorKind, DiskOperation, FileKind, LockGuard, Metadata};
+
+use crate::chance::Chance;
+use crate::pulse::Pulse;
+
+/// What a crash does to what was written but not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Nothing: the process was killed, the machine went on.
+    None,
+    /// The power went: each unsynced write is kept, lost or torn, in any combination.
+    PowerCut(u64),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Stored {
+    mode: u32,
+    synced: Vec<u8>,
+    /// Writes since the last sync, each at its place.
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+impl Stored {
+    fn content(&self) -> Vec<u8> {
+        self.with(|_, bytes| Some(bytes.len()))
+    }
+
+    /// The content with so many bytes of each unsynced write; what is missing before a later write reads as zeros.
+    fn with(&self, keep: impl Fn(usize, &[u8]) -> Option<usize>) -> Vec<u8> {
+        let mut content = self.synced.clone();
+        for (index, (at, bytes)) in self.unsynced.iter().enumerate() {
+            let Some(kept) = keep(index, bytes) else { continue };
+            let end = at + kept;
+            if content.len() < end {
+                content.resize(end, 0);
+            }
+            content[*at..end].copy_from_slice(&bytes[..kept]);
+        }
+        content
+    }
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    files: BTreeMap<PathBuf, Stored>,
+    locked: BTreeSet<PathBuf>,
+    /// How many more bytes fit, if that is limited.
+    room: Option<usize>,
+    /// The sync of this number fails, counted from zero.
+    failing_sync: Option<u64>,
+    syncs: u64,
+}
+
+/// The disk.
+#[derive(Clone, Debug, Default)]
+pub struct ModelDisk {
+    files: Arc<Mutex<Files>>,
+    pulse: Pulse,
+}
+
+impl ModelDisk {
+    /// An empty disk whose effects are beats of `pulse`.
+    #[must_use]
+    pub fn new(pulse: &Pulse) -> Self {
+        Self { files: Arc::default(), pulse: pulse.clone() }
+    }
+
+    /// The disk as it is found after a crash, by a process with another pulse.
+    #[must_use]
+    pub fn after_crash(&self, loss: Loss, pulse: &Pulse) -> Self {
+        let old = self.files();
+        let chance = match loss {
+            Loss::None => None,
+            Loss::PowerCut(seed) => Some(Chance::new(seed)),
+        };
+        let survive = |stored: &Stored| {
+            let content = stored.with(|_, bytes| match &chance {
+                None => Some(bytes.len()),
+                Some(chance) => match chance.below(3) {
+                    0 => None,
+                    1 => Some(usize::try_from(chance.below(bytes.len() as u64)).unwrap_or_default()),
+                    _ => Some(bytes.len()),
+                },
+            });
+            Stored { mode: stored.mode, synced: content, unsynced: Vec::new() }
+        };
+        let files = old.files.iter().map(|(path, stored)| (path.clone(), survive(stored))).collect();
+        Self { files: Arc::new(Mutex::new(Files { files, ..Files::default() })), pulse: pulse.clone() }
+    }
+
+    /// Leaves room for so many more bytes.
+    pub fn limit(&self, bytes: Option<usize>) {
+        self.files().room = bytes;
+    }
+
+    /// Makes the sync of this number fail, counted from now.
+    pub fn fail_sync(&self, number: u64) {
+        let mut files = self.files();
+        files.failing_sync = Some(files.syncs + number);
+    }
+
+    /// All that is written, synced or not.
+    #[must_use]
+    pub fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        self.files().files.iter().map(|(path, stored)| (path.clone(), stored.content())).collect()
+    }
+
+    /// Whether a power cut now would leave this text on disk.
+    #[must_use]
+    pub fn is_synced(&self, text: &str) -> bool {
+        let contains = |stored: &Stored| stored.synced.windows(text.len()).any(|part| part == text.as_bytes());
+        self.files().files.values().any(contains)
+    }
+
+    /// Overwrites a file behind everybody's back.
+    pub fn tamper(&self, path: &Path, content: Vec<u8>) {
+        self.files().files.insert(path.to_owned(), Stored { mode: 0o600, synced: content, unsynced: Vec::new() });
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has an effect on the files, if the process lives.
+    fn effect<T>(
+        &self,
+        operation: DiskOperation,
+        path: &Path,
+        effect: impl FnOnce(&mut Files) -> io::Result<T>,
+    ) -> Result<T, DiskError> {
+        let result = self.pulse.effect(|| effect(&mut self.files()));
+        // Nobody is left to hear this; it only has to end.
+        let result = result.unwrap_or_else(|| Err(io::Error::other("killed")));
+        result.map_err(|error| DiskError::new(operation, path, error))
+    }
+}
+
+impl Files {
+    fn take_room(&mut self, bytes: usize) -> io::Result<()> {
+        match &mut self.room {
+            Some(room) if *room < bytes => Err(io::ErrorKind::StorageFull.into()),
+            Some(room) => {
+                *room -= bytes;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn not_found() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}
+
+impl Disk for ModelDisk {
+    fn read(&self, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, DiskError> {
+        let content = self.files().files.get(path).map(Stored::content);
+        let content = content.ok_or_else(|| DiskError::new(DiskOperation::Read, path, not_found()))?;
+        if content.len() as u64 > limit_bytes {
+            let error = DiskError::new(DiskOperation::Read, path, io::ErrorKind::FileTooLarge.into());
+            return Err(DiskError { kind: DiskErrorKind::TooLarge { limit: limit_bytes }, ..error });
+        }
+        Ok(content)
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata, DiskError> {
+        let files = self.files();
+        if let Some(stored) = files.files.get(path) {
+            return Ok(Metadata { kind: FileKind::File, len: stored.content().len() as u64, mode: stored.mode });
+        }
+        if files.files.keys().any(|file| file.starts_with(path)) {
+            return Ok(Metadata { kind: FileKind::Directory, len: 0, mode: 0o700 });
+        }
+        Err(DiskError::new(DiskOperation::Metadata, path, not_found()))
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<OsString>, DiskError> {
+        let files = self.files();
+        let below = files.files.keys().filter_map(|file| file.strip_prefix(path).ok());
+        let names: BTreeSet<OsString> = below.filter_map(|rest| rest.iter().next().map(OsString::from)).collect();
+        Ok(names.into_iter().collect())
+    }
+
+    fn real_path(&self, path: &Path) -> Result<PathBuf, DiskError> {
+        Ok(path.to_owned())
+    }
+
+    fn create_dir_all(&self, _: &Path, _: u32) -> Result<(), DiskError> {
+        Ok(())
+    }
+
+    fn create_new(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError> {
+        self.effect(DiskOperation::CreateNew, path, |files| {
+            if files.files.contains_key(path) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            files.take_room(bytes.len())?;
+            files.files.insert(path.to_owned(), Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
+            Ok(())
+        })
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError> {
+        self.effect(DiskOperation::Replace, path, |files| {
+            files.take_room(bytes.len())?;
+            files.files.insert(path.to_owned(), Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
+            Ok(())
+        })
+    }
+
+    fn append(&self, path: &Path, mode: u32) -> Result<Box<dyn AppendFile>, DiskError> {
+        self.effect(DiskOperation::Append, path, |files| {
+            files.files.entry(path.to_owned()).or_insert_with(|| Stored { mode, ..Stored::default() });
+            Ok(())
+        })?;
+        Ok(Box::new(Appending { disk: self.clone(), path: path.to_owned() }))
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
+        self.effect(DiskOperation::RemoveFile, path, |files| files.files.remove(path).map(|_| ()).ok_or_else(not_found))
+    }
+
+    fn try_lock(&self, path: &Path, _: u32) -> Result<Box<dyn LockGuard>, DiskError> {
+        if self.files().locked.insert(path.to_owned()) {
+            return Ok(Box::new(Locked { disk: self.clone(), path: path.to_owned() }));
+        }
+        let error = DiskError::new(DiskOperation::TryLock, path, io::ErrorKind::WouldBlock.into());
+        Err(DiskError { kind: DiskErrorKind::Locked, ..error })
+    }
+}
+
+#[derive(Debug)]
+struct Appending {
+    disk: ModelDisk,
+    path: PathBuf,
+}
+
+impl AppendFile for Appending {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
+        self.disk.effect(DiskOperation::Append, &self.path, |files| {
+            let room = files.room;
+            let fits = files.take_room(bytes.len());
+            let stored = files.files.entry(self.path.clone()).or_default();
+            let at = stored.content().len();
+            // A full disk takes what fits before it complains.
+            let part = if fits.is_ok() { bytes.len() } else { room.unwrap_or_default() };
+            stored.unsynced.push((at, bytes[..part].to_vec()));
+            fits
+        })
+    }
+
+    fn sync(&mut self) -> Result<(), DiskError> {
+        self.disk.effect(DiskOperation::Sync, &self.path, |files| {
+            files.syncs += 1;
+            if files.failing_sync == Some(files.syncs - 1) {
+                return Err(io::Error::other("input/output error"));
+            }
+            let stored = files.files.entry(self.path.clone()).or_default();
+            stored.synced = stored.content();
+            stored.unsynced.clear();
+            Ok(())
+        })
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<(), DiskError> {
+        self.disk.effect(DiskOperation::Truncate, &self.path, |files| {
+            let stored = files.files.entry(self.path.clone()).or_default();
+            let mut content = stored.content();
+            content.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+            stored.synced = content;
+            stored.unsynced.clear();
+            Ok(())
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Locked {
+    disk: ModelDisk,
+    path: PathBuf,
+}
+
+impl LockGuard for Locked {}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        self.disk.files().locked.remove(&self.path);
+    }
+}
