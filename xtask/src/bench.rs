@@ -26,7 +26,20 @@ pub(crate) fn run() -> Result<()> {
     println!("  examples/blue    {:7.2} ms   wanted: at most 15", ms(example));
     println!("  100 nodes        {:7.2} ms", ms(hundred));
     println!("  1,000 nodes      {:7.2} ms   {ratio:.1} times 100 nodes; wanted: at most 10", ms(thousand));
-    Ok(())
+    engine()
+}
+
+/// The engine's own cost: in memory, where syncing costs nothing, and on the disk of the sources.
+fn engine() -> Result<()> {
+    let build = ["build", "--quiet", "--locked", "--release", "--package", "castle-engine", "--example", "overhead"];
+    shell::run(shell::cargo().args(build))?;
+    let program = shell::target().join("release/examples/overhead");
+    let shared_memory = Path::new("/dev/shm");
+    let memory = if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory)? } else { tempfile::tempdir()? };
+    println!("the engine, release build");
+    shell::run(shell::program(&program).arg(memory.path()))?;
+    let disk = tempfile::tempdir_in(shell::target())?;
+    shell::run(shell::program(&program).arg(disk.path()).arg("real"))
 }
 
 fn median(castle: &Path, file: &Path) -> Result<Duration> {

@@ -3,6 +3,8 @@
 
 mod contract;
 mod journal;
+mod lease;
 mod running;
 mod scheduling;
 mod seeds;
+mod state;

@@ -1,0 +1,180 @@
+//! One writer at a time: across machines, crashes, lost answers and wrong clocks.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use castle_engine::{
+    Applicant, DirectoryStore, Expect, Fence, Found, Lease, LeaseError, Store, StoreError, StoreErrorKind, Stored, Tag,
+    Taking, look,
+};
+use castle_seams::{BoxFuture, Clock, Disk};
+use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
+
+fn store() -> Arc<dyn Store> {
+    let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
+    Arc::new(DirectoryStore::new(disk, Path::new("/state")))
+}
+
+fn applicant(machine: &str) -> Applicant {
+    Applicant { owner: format!("me@{machine}"), machine: machine.to_owned() }
+}
+
+async fn take(
+    store: &Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    machine: &str,
+    taking: Taking,
+) -> Result<Lease, LeaseError> {
+    let chance = Chance::new(machine.bytes().map(u64::from).sum());
+    Lease::take(store.clone(), "blue", (clock, &chance), &applicant(machine), taking).await
+}
+
+#[test]
+fn the_second_machine_waits_until_the_first_is_done() {
+    in_virtual_time(async |clock| {
+        let (store, clock): (_, Arc<dyn Clock>) = (store(), Arc::new(*clock));
+        let first = take(&store, clock.clone(), "one", Taking::Politely).await.unwrap();
+        let error = take(&store, clock.clone(), "two", Taking::Politely).await.map(|_| ()).unwrap_err();
+        assert_eq!(error.to_string(), "me@one works on this castle since epoch 1, last seen 0 s ago");
+        assert_eq!(first.check().await, Ok(1));
+        first.release().await.unwrap();
+        let second = take(&store, clock, "two", Taking::Politely).await.unwrap();
+        assert_eq!((second.epoch(), second.check().await), (2, Ok(2)));
+        assert!(first.check().await.unwrap_err().is_final());
+    });
+}
+
+#[test]
+fn a_process_killed_on_this_machine_is_followed_at_once() {
+    in_virtual_time(async |clock| {
+        let (store, started) = (store(), clock.monotonic());
+        let doors: Arc<dyn Clock> = Arc::new(*clock);
+        let dead = take(&store, doors.clone(), "one", Taking::Politely).await.unwrap();
+        let next = take(&store, doors, "one", Taking::Politely).await.unwrap();
+        assert_eq!((next.epoch(), clock.monotonic()), (2, started));
+        assert!(dead.check().await.unwrap_err().is_final());
+    });
+}
+
+#[test]
+fn a_machine_that_died_is_followed_once_it_has_been_silent_and_does_not_stir() {
+    in_virtual_time(async |clock| {
+        let store = store();
+        let doors: Arc<dyn Clock> = Arc::new(*clock);
+        let dead = take(&store, doors.clone(), "one", Taking::Politely).await.unwrap();
+        doors.sleep(Duration::from_secs(59)).await;
+        assert!(matches!(take(&store, doors.clone(), "two", Taking::Politely).await, Err(LeaseError::Held(..))));
+        doors.sleep(Duration::from_secs(2)).await;
+        let next = take(&store, doors.clone(), "two", Taking::Politely).await.unwrap();
+        assert_eq!((next.epoch(), clock.monotonic()), (2, Duration::from_secs(91)));
+        let fault = dead.check().await.unwrap_err();
+        assert!(fault.is_final() && fault.evidence.contains("me@two under epoch 2"), "{fault}");
+        assert!(dead.beat().await.unwrap_err().is_final(), "and it cannot beat its way back");
+    });
+}
+
+/// A clock whose calendar is wrong.
+struct Wrong(VirtualClock, Duration);
+
+impl Clock for Wrong {
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.0.wall() + self.1
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.0.sleep(duration)
+    }
+}
+
+#[test]
+fn a_wrong_calendar_does_not_take_the_lease_of_one_who_lives() {
+    in_virtual_time(async |clock| {
+        let store = store();
+        let lease = take(&store, Arc::new(*clock), "one", Taking::Politely).await.unwrap();
+        let wrong: Arc<dyn Clock> = Arc::new(Wrong(*clock, Duration::from_secs(86_400)));
+        let mut keeping = std::pin::pin!(lease.keep());
+        let mut taking = std::pin::pin!(take(&store, wrong, "two", Taking::Politely));
+        let taken = std::future::poll_fn(|context| {
+            assert!(keeping.as_mut().poll(context).is_pending(), "it lost its lease");
+            taking.as_mut().poll(context)
+        })
+        .await;
+        assert!(matches!(taken, Err(LeaseError::Held(..))));
+        assert_eq!(lease.check().await, Ok(1));
+    });
+}
+
+#[test]
+fn force_takes_it_from_anyone_and_the_other_stops() {
+    in_virtual_time(async |clock| {
+        let (store, doors): (_, Arc<dyn Clock>) = (store(), Arc::new(*clock));
+        let first = take(&store, doors.clone(), "one", Taking::Politely).await.unwrap();
+        let second = take(&store, doors, "two", Taking::ByForce).await.unwrap();
+        assert_eq!(second.epoch(), 2);
+        assert!(first.check().await.unwrap_err().is_final());
+        let (holder, _) = look(store.as_ref(), "blue").await.unwrap().unwrap();
+        assert_eq!((holder.epoch, holder.owner.as_str()), (2, "me@two"));
+    });
+}
+
+/// A store whose answer to a write is lost, after or before the effect.
+struct Forgetful {
+    inner: Arc<dyn Store>,
+    lose: Mutex<Option<bool>>,
+}
+
+impl Store for Forgetful {
+    fn get<'a>(&'a self, key: &'a str) -> Stored<'a, Option<Found>> {
+        self.inner.get(key)
+    }
+
+    fn put<'a>(&'a self, key: &'a str, bytes: &'a [u8], expect: Expect<'a>) -> Stored<'a, Tag> {
+        Box::pin(async move {
+            let lose = self.lose.lock().unwrap().take();
+            let lost =
+                StoreError { kind: StoreErrorKind::Unknown, subject: key.to_owned(), evidence: "no answer".to_owned() };
+            match lose {
+                None => self.inner.put(key, bytes, expect).await,
+                Some(effect) => {
+                    if effect {
+                        self.inner.put(key, bytes, expect).await?;
+                    }
+                    Err(lost)
+                }
+            }
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> Stored<'a, Vec<String>> {
+        self.inner.list(prefix)
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> Stored<'a, ()> {
+        self.inner.delete(key)
+    }
+}
+
+#[test]
+fn a_lost_answer_is_made_out_by_looking() {
+    in_virtual_time(async |clock| {
+        let doors: Arc<dyn Clock> = Arc::new(*clock);
+        let forgetful = Arc::new(Forgetful { inner: store(), lose: Mutex::new(Some(true)) });
+        let store: Arc<dyn Store> = forgetful.clone();
+        let lease = take(&store, doors.clone(), "one", Taking::Politely).await.unwrap();
+        assert_eq!(lease.check().await, Ok(1), "it was taken, though nobody said so");
+        for effect in [true, false] {
+            doors.sleep(Duration::from_secs(5)).await;
+            *forgetful.lose.lock().unwrap() = Some(effect);
+            let beat = lease.beat().await;
+            assert_eq!(beat.is_ok(), effect, "{beat:?}");
+            assert!(beat.err().is_none_or(|fault| !fault.is_final()), "one lost beat is not the end");
+            assert_eq!(lease.beat().await, Ok(()));
+        }
+        assert_eq!(lease.check().await, Ok(1));
+    });
+}
