@@ -31,9 +31,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// The engine's own cost: in memory, where syncing costs nothing, and on the disk of the sources.
 fn engine() -> Result<()> {
-    let build = ["build", "--quiet", "--locked", "--release", "--package", "castle-engine", "--example", "overhead"];
-    shell::run(shell::cargo().args(build))?;
-    let program = shell::target().join("release/examples/overhead");
+    let program = shell::example("castle-engine", "overhead")?;
     let shared_memory = Path::new("/dev/shm");
     let memory = if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory)? } else { tempfile::tempdir()? };
     println!("the engine, release build");

@@ -59,6 +59,12 @@ pub(crate) fn castle() -> Result<PathBuf> {
     Ok(target().join("release/castle"))
 }
 
+/// Builds an example of a package in release mode and returns the binary.
+pub(crate) fn example(package: &str, name: &str) -> Result<PathBuf> {
+    run(cargo().args(["build", "--quiet", "--locked", "--release", "--package", package, "--example", name]))?;
+    Ok(target().join("release/examples").join(name))
+}
+
 /// Where cargo puts what it builds.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)

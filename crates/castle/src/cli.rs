@@ -20,24 +20,24 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 differences found, 3 r
 /// What every verb takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
-pub(crate) struct Global {
+pub struct Global {
     /// Print objects for programs, one a line; the last is the result
     #[arg(long, global = true)]
-    pub(crate) json: bool,
+    pub json: bool,
     /// Print nothing but errors and what was asked for
     #[arg(short, long, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
+    pub quiet: bool,
     /// Print more
     #[arg(short, long, global = true)]
-    pub(crate) verbose: bool,
+    pub verbose: bool,
     /// When to use colour
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: Color,
+    pub color: Color,
 }
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
+pub enum Color {
     /// On a terminal, unless NO_COLOR is set
     Auto,
     /// Always
@@ -50,6 +50,8 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     New(commands::new::NewArgs),
     Check(commands::check::CheckArgs),
+    State(commands::state::StateArgs),
+    Lock(commands::lock::LockArgs),
     Schema(commands::schema::SchemaArgs),
     Completions(commands::completions::CompletionsArgs),
     Man(commands::man::ManArgs),

@@ -2,6 +2,9 @@
 
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod confirm;
+pub(crate) mod lock;
 pub(crate) mod man;
 pub(crate) mod new;
 pub(crate) mod schema;
+pub(crate) mod state;

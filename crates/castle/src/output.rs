@@ -14,11 +14,17 @@ pub(crate) use problems::{Source, object};
 
 /// How a verb ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
+    /// As it should.
     Done,
+    /// It did not work.
     Failed,
+    /// It would not be safe.
     Refused,
+    /// What was asked for cannot be.
     Invalid,
+    /// Someone wanted no more.
+    Interrupted,
 }
 
 impl From<Exit> for ExitCode {
@@ -28,12 +34,13 @@ impl From<Exit> for ExitCode {
             Exit::Failed => 1,
             Exit::Refused => 3,
             Exit::Invalid => 4,
+            Exit::Interrupted => 130,
         })
     }
 }
 
 /// Knows how much to say, to whom, and in which colours.
-pub(crate) struct Printer {
+pub struct Printer {
     json: bool,
     quiet: bool,
     verbose: bool,
@@ -42,7 +49,9 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
-    pub(crate) fn new(global: &Global) -> Self {
+    /// A printer for what the command line asks of every verb.
+    #[must_use]
+    pub fn new(global: &Global) -> Self {
         let choice = match global.color {
             Color::Auto => ColorChoice::Auto,
             Color::Always => ColorChoice::Always,
@@ -116,4 +125,26 @@ impl Printer {
         }
         exit
     }
+}
+
+/// How long ago, in words.
+pub(crate) fn ago(age: std::time::Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s ago"),
+        120..7200 => format!("{} min ago", seconds / 60),
+        7200..172_800 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+/// Rows in columns, the first row being the head.
+pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }

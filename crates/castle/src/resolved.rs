@@ -136,11 +136,5 @@ pub(crate) fn table(nodes: &[Node]) -> String {
             node.data_disk.as_ref().map_or_else(|| "-".to_owned(), |disk| disk.value.to_string()),
         ]
     }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..9).map(width).collect();
-    let line = |row: &[String; 9]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    crate::output::table(&rows)
 }

@@ -18,6 +18,7 @@ mod id;
 mod journal;
 mod lanes;
 mod lease;
+pub mod lineage;
 mod retry;
 mod run;
 mod state;

@@ -62,8 +62,8 @@ impl Wanted {
 /// How a run ended.
 #[derive(Debug)]
 pub struct Report {
-    /// How each step ended.
-    pub outcomes: BTreeMap<StepId, Outcome>,
+    /// How each step ended, each after what it needs.
+    pub outcomes: Vec<(StepId, Outcome)>,
     /// Whether it was asked to stop.
     pub interrupted: bool,
     /// What took how long.
@@ -73,20 +73,26 @@ pub struct Report {
 impl Report {
     /// The steps that ended in some way.
     pub fn ended<'a>(&'a self, how: impl Fn(&Outcome) -> bool + 'a) -> impl Iterator<Item = (&'a StepId, &'a Outcome)> {
-        self.outcomes.iter().filter(move |(_, outcome)| how(outcome))
+        self.outcomes.iter().map(|(step, outcome)| (step, outcome)).filter(move |(_, outcome)| how(outcome))
+    }
+
+    /// How a step ended.
+    #[must_use]
+    pub fn outcome(&self, step: &StepId) -> Option<&Outcome> {
+        self.outcomes.iter().find(|(id, _)| id == step).map(|(_, outcome)| outcome)
     }
 
     /// Whether all is as wanted.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.outcomes.values().all(Outcome::is_done)
+        self.outcomes.iter().all(|(_, outcome)| outcome.is_done())
     }
 
     /// How many effects there were.
     #[must_use]
     pub fn effects(&self) -> u32 {
         let effects = |outcome: &Outcome| if let Outcome::Done { effects } = outcome { *effects } else { 0 };
-        self.outcomes.values().map(effects).sum()
+        self.outcomes.iter().map(|(_, outcome)| effects(outcome)).sum()
     }
 }
 
@@ -265,9 +271,12 @@ impl<'s> Scheduler<'s> {
     }
 
     fn report(self, interrupted: bool) -> Report {
-        let Self { graph, outcomes, times, .. } = self;
-        let named = graph.nodes.iter().zip(outcomes);
-        let outcomes = named.map(|(node, outcome)| (node.id.clone(), outcome.unwrap_or(Outcome::Remaining))).collect();
+        let Self { graph, mut outcomes, times, .. } = self;
+        let ended = |&index: &usize| {
+            let outcome = outcomes[index].take().unwrap_or(Outcome::Remaining);
+            (graph.nodes[index].id.clone(), outcome)
+        };
+        let outcomes = graph.order.iter().map(ended).collect();
         Report { outcomes, interrupted, timeline: Timeline::new(graph, &times) }
     }
 }

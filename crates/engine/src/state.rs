@@ -133,6 +133,7 @@ pub struct State {
     writer: String,
     memory: Memory,
     key: Option<Zeroizing<String>>,
+    proven: bool,
 }
 
 impl State {
@@ -147,7 +148,7 @@ impl State {
         memory: Memory,
     ) -> Self {
         let (clock, entropy) = doors;
-        Self { store, seal, castle, clock, entropy, writer: writer.to_owned(), memory, key: None }
+        Self { store, seal, castle, clock, entropy, writer: writer.to_owned(), memory, key: None, proven: false }
     }
 
     /// What has been seen, to be remembered for the next time.
@@ -238,6 +239,8 @@ impl State {
 
     /// Writes what is to be remembered of a layer, after the newest record that was read; returns its serial.
     ///
+    /// The first time it is held that what is sealed can be opened again: to be called before the first effect.
+    ///
     /// # Errors
     ///
     /// [`StateError::Overtaken`] if someone else wrote in between; nothing was written then.
@@ -246,6 +249,10 @@ impl State {
         let serial = after + 1;
         let subject = self.name(layer, serial);
         let sealed = |error| StateError::Seal { subject: subject.clone(), error };
+        if !self.proven {
+            self.seal.prove().map_err(sealed)?;
+            self.proven = true;
+        }
         let key = self.key()?;
         let unix = self.clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let inside = Inside {

@@ -10,8 +10,8 @@ use ipnet::IpNet;
 use crate::shape::{Entries, List, choice, section, words};
 use crate::span::Sourced;
 use crate::values::{
-    AddressRange, Bounded, Endpoint, ExtensionName, Fingerprint, KernelArg, KubernetesVersion, Line, Mac, ModuleName,
-    Name, Region, SecretReference, Size, TalosVersion, Vmid, VmidRange, Word,
+    AddressRange, AgeRecipient, Bounded, Endpoint, ExtensionName, Fingerprint, KernelArg, KubernetesVersion, Line, Mac,
+    ModuleName, Name, Region, SecretReference, Size, TalosVersion, Vmid, VmidRange, WebAddress, Word,
 };
 
 section! {
@@ -35,6 +35,8 @@ section! {
         secrets: Option<Sourced<Vault>>;
         /// The Git repository that Flux follows once the castle stands.
         gitops: Option<Sourced<Gitops>>;
+        /// Where castle keeps what it remembers of this castle, and who may read it.
+        state: Sourced<Keeping> = "{}";
     }
 }
 
@@ -336,6 +338,44 @@ section! {
     }
 }
 
+section! {
+    /// What castle remembers of a castle: sealed with age, and no more than the castle itself could tell.
+    Keeping {
+        /// The age public keys that may read it. Default: those of the age identities of whoever runs castle.
+        recipients: Option<Sourced<List<AgeRecipient>>>;
+        /// Where it is kept: a `directory` of the machine that runs castle, or a bucket that several machines share.
+        store: Sourced<StateStore> = "directory";
+    }
+}
+
+choice! {
+    /// Where castle keeps what it remembers.
+    StateStore ("exactly one store") {
+        /// A folder: `CASTLE_STATE_DIR`, or `castle` under `XDG_STATE_HOME` or `~/.local/state`.
+        Directory(()) = "directory" bare;
+        /// A bucket of S3, or of anything that speaks like it.
+        S3(S3Bucket) = "s3";
+    }
+}
+
+section! {
+    /// A bucket.
+    S3Bucket {
+        /// Its name.
+        bucket: Sourced<Word>;
+        /// Its region.
+        region: Sourced<Word> = "us-east-1";
+        /// Where it is, if not at AWS: `https://...`, or `http://...` on a network you trust.
+        endpoint: Option<Sourced<WebAddress>>;
+        /// What its keys begin with. Default: `castle`.
+        prefix: Option<Sourced<Word>>;
+        /// The id of the access key.
+        access_key: Sourced<SecretReference>;
+        /// The secret access key.
+        secret_key: Sourced<SecretReference>;
+    }
+}
+
 /// The defaults of a pool that no other pool decides.
 pub(crate) const CORES: u32 = 2;
 pub(crate) const MEMORY: Size = Size::from_mib(4 << 10);
@@ -373,6 +413,9 @@ impl Castle {
             references.push(infisical.identity.clone());
         }
         references.extend(self.gitops.as_ref().and_then(|gitops| gitops.credential.clone()));
+        if let StateStore::S3(bucket) = &self.state.store.value {
+            references.extend([bucket.access_key.clone(), bucket.secret_key.clone()]);
+        }
         references.retain(|reference| !reference.is_broken());
         references
     }

@@ -168,14 +168,15 @@ pub fn hold_when_failed<S: Subject>(subject: &S) -> usize {
     cases
 }
 
-/// Holds that a process killed at any effect, on either side of it, whatever the disk loses, is made good by the next.
+/// Holds that a process killed at any effect, on either side of it, whatever the disk loses, up to all
+/// of it, is made good by the next.
 ///
 /// # Panics
 ///
 /// If it does not hold.
 pub fn hold_when_killed<S: Subject>(subject: &S) -> usize {
     let usual = undisturbed(subject);
-    let losses = [Loss::None, Loss::PowerCut(1), Loss::PowerCut(2), Loss::PowerCut(3)];
+    let losses = [Loss::None, Loss::All, Loss::PowerCut(1), Loss::PowerCut(2), Loss::PowerCut(3)];
     let mut cases = 0;
     for beat in 0..usual.beats {
         for moment in [Moment::Before, Moment::After] {

@@ -16,6 +16,8 @@ use crate::pulse::Pulse;
 pub enum Loss {
     /// Nothing: the process was killed, the machine went on.
     None,
+    /// Everything: the machine is another one.
+    All,
     /// The power went: each unsynced write is kept, lost or torn, in any combination.
     PowerCut(u64),
 }
@@ -76,9 +78,12 @@ impl ModelDisk {
     /// The disk as it is found after a crash, by a process with another pulse.
     #[must_use]
     pub fn after_crash(&self, loss: Loss, pulse: &Pulse) -> Self {
+        if loss == Loss::All {
+            return Self::new(pulse);
+        }
         let old = self.files();
         let chance = match loss {
-            Loss::None => None,
+            Loss::None | Loss::All => None,
             Loss::PowerCut(seed) => Some(Chance::new(seed)),
         };
         let survive = |stored: &Stored| {

@@ -45,11 +45,18 @@ pub struct Weather {
     pub failing: u64,
     /// The longest a call takes, in milliseconds.
     pub slowest_ms: u64,
+    /// How long it takes until an effect shows, in milliseconds.
+    pub lag_ms: u64,
 }
+
+/// A thing and whose it is.
+type Owned = (Thing, String);
 
 #[derive(Debug, Default)]
 struct State {
-    things: BTreeMap<String, (Thing, String)>,
+    things: BTreeMap<String, Owned>,
+    /// What still shows of a thing, and until when.
+    stale: BTreeMap<String, (Duration, Option<Owned>)>,
     effects: BTreeMap<String, u32>,
     calls: u64,
     failing: BTreeMap<u64, Call>,
@@ -185,11 +192,14 @@ type Before = (Vec<Arc<String>>,);
 
 impl Step for ThingStep {
     type Needs = Before;
-    type Observed = Option<(Thing, String)>;
+    type Observed = Option<Owned>;
     type Output = String;
 
     fn observe<'a>(&'a self, _: &'a Before) -> BoxFuture<'a, Result<Self::Observed, Fault>> {
-        Box::pin(self.world.call(&self.name, |state| state.things.get(&self.name).cloned()))
+        Box::pin(self.world.call(&self.name, |state| match state.stale.get(&self.name) {
+            Some((until, old)) if *until > self.world.clock.monotonic() => old.clone(),
+            _ => state.things.get(&self.name).cloned(),
+        }))
     }
 
     fn decide(&self, _: &Before, observed: &Self::Observed) -> Decision {
@@ -222,6 +232,8 @@ impl Step for ThingStep {
             if let Some(witness) = &self.world.witness {
                 witness(operation);
             }
+            let until = self.world.clock.monotonic() + Duration::from_millis(self.world.weather.lag_ms);
+            state.stale.insert(self.name.clone(), (until, state.things.get(&self.name).cloned()));
             *state.effects.entry(format!("{} {}", self.name, change.verb)).or_default() += 1;
             let wanted = self.wanted.clone().unwrap_or_default();
             match change.verb.as_str() {

@@ -3,6 +3,7 @@
 mod dial;
 mod schema;
 mod secrets;
+mod state;
 mod talos;
 
 use std::path::Path;
@@ -42,6 +43,12 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &["age", "sops"],
         holds: "keys are found in files that real sops wrote, without decrypting",
         run: secrets::sops,
+    },
+    Suite {
+        name: "state",
+        needs: &["age"],
+        holds: "sealed state is opened by real age, and of several writers exactly one wins",
+        run: state::state,
     },
     Suite {
         name: "schema",

@@ -13,6 +13,8 @@ fn help_says_what_there_is() {
         &["schema", "--help"],
         &["completions", "--help"],
         &["man", "--help"],
+        &["state", "--help"],
+        &["lock", "--help"],
     ] {
         let ran = world.castle(args);
         assert_eq!(ran.code, Some(0));
@@ -45,9 +47,8 @@ fn completions_and_manual_pages_know_the_verbs() {
         assert!(world.castle(&["completions", shell]).stdout.contains("check"), "{shell}");
     }
     assert_eq!(world.castle(&["man", "man1"]).code, Some(0));
-    let pages =
-        ["castle-check.1", "castle-completions.1", "castle-man.1", "castle-new.1", "castle-schema.1", "castle.1"];
-    assert_eq!(world.files(), pages.map(|page| format!("man1/{page}")));
+    let verbs = ["-check", "-completions", "-lock", "-man", "-new", "-schema", "-state", ""];
+    assert_eq!(world.files(), verbs.map(|verb| format!("man1/castle{verb}.1")));
     assert!(world.read("man1/castle-check.1").contains("every problem with its line"));
     assert_eq!(world.castle(&["man", "man1"]).code, Some(0), "again, over the older pages");
 }

@@ -1,11 +1,22 @@
 //! castle as its users meet it: the real binary, in an empty home, on real files.
-#![allow(clippy::disallowed_methods, reason = "tests stand outside: they make the files castle looks at")]
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on should say so and stop")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests stand outside: they make the files castle looks at"
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    clippy::exit,
+    reason = "a test that cannot go on should say so and stop"
+)]
 
 mod bad_input;
 mod check;
 mod commands;
+mod driving;
 mod git;
+mod keeping;
 mod new;
 mod problems;
 mod world;

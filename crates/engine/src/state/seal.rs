@@ -65,6 +65,20 @@ impl Seal {
         })
     }
 
+    /// Seals for those who hold `identities`, and opens with them.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or one is not an identity.
+    pub fn own(identities: &[Zeroizing<String>]) -> Result<Self, SealError> {
+        let public = |(index, text): (usize, &Zeroizing<String>)| {
+            let identity = x25519::Identity::from_str(text).map_err(|_| SealError::BadIdentity(index + 1))?;
+            Ok(identity.to_public().to_string())
+        };
+        let recipients: Vec<String> = identities.iter().enumerate().map(public).collect::<Result<_, _>>()?;
+        Self::new(&recipients, identities)
+    }
+
     /// Holds that what is sealed now can be opened again: to be asked before the first effect, for a state that nobody can read
     /// is a state that is lost.
     ///

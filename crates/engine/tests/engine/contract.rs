@@ -59,7 +59,7 @@ impl Subject for AllKinds {
     type World = World;
 
     fn world(&self, pulse: &Pulse, clock: Arc<dyn Clock>) -> World {
-        let world = ModelWorld::new(pulse, clock, 7, Weather { failing: 0, slowest_ms: 30 });
+        let world = ModelWorld::new(pulse, clock, 7, Weather { failing: 0, slowest_ms: 30, lag_ms: 0 });
         world.put("stranger", Thing { kind: 9, ..Thing::default() }, "someone else");
         World(world)
     }

@@ -146,8 +146,8 @@ fn records_that_were_moved_forged_or_taken_back_are_noticed() {
         assert!(matches!(error, StateError::Mistaken { .. }), "{error}");
 
         // A third by someone who knows only the public key.
-        let stranger =
-            Operator { recipients: mine.recipients.clone(), memory: mine.memory.clone(), ..Operator::new(9) };
+        let mut stranger = Operator { memory: mine.memory.clone(), ..Operator::new(9) };
+        stranger.recipients.extend(mine.recipients.clone());
         let mut forging = stranger.state(&disk, clock);
         disk.tamper(&path(3), Vec::new());
         let doors: Arc<dyn Disk> = Arc::new(disk.clone());
@@ -180,4 +180,19 @@ fn a_key_that_cannot_open_what_it_seals_is_found_before_the_first_effect() {
     assert_eq!(Seal::new(&[], &[]).map(|_| ()).unwrap_err(), SealError::NoRecipient);
     let error = Seal::new(&["age1nonsense".into()], &[]).map(|_| ()).unwrap_err();
     assert_eq!(error, SealError::BadRecipient(1));
+}
+
+#[test]
+fn a_record_of_a_newer_castle_is_left_alone() {
+    in_virtual_time(async |clock| {
+        let disk = ModelDisk::new(&Pulse::new());
+        let operator = Operator::new(1);
+        let seal = Seal::new(&operator.recipients, &[]).unwrap();
+        let sealed = seal.seal(&serde_json::to_vec(&json!({"format": 9, "new": "things"})).unwrap(), b"key").unwrap();
+        let path = Path::new("/state/blue/state/platform/000000000001");
+        disk.tamper(path, sealed.clone());
+        let error = operator.state(&disk, clock).latest(&layer()).await.unwrap_err();
+        assert!(matches!(error, StateError::Newer { found: 9, .. }), "{error}");
+        assert_eq!(disk.contents()[path], sealed);
+    });
 }

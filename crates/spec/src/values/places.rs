@@ -41,10 +41,39 @@ text! {
     }
 }
 
+text! {
+    /// The address of a web service, without a path.
+    WebAddress, "an http or https address", "https://s3.example.net",
+    {"type": "string", "pattern": "^https?://[^/\\s@]+$"},
+    |text| match text.strip_prefix("http://") {
+        Some(rest) => host_and_port(rest).map(|rest| format!("http://{rest}")),
+        None => endpoint(text),
+    }
+}
+
+text! {
+    /// An age public key.
+    AgeRecipient, "an age public key", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p",
+    {"type": "string", "pattern": "^age1[02-9ac-hj-np-z]{58}$"},
+    |text| {
+        let key = text.strip_prefix("age1").ok_or("it must begin with `age1`")?;
+        let bech32 = |byte: u8| byte.is_ascii_lowercase() && !b"bio".contains(&byte) || byte.is_ascii_digit() && byte != b'1';
+        if key.len() == 58 && key.bytes().all(bech32) {
+            Ok(text.to_owned())
+        } else {
+            Err("`age1` and 58 characters, as `age-keygen` prints it".to_owned())
+        }
+    }
+}
+
 fn endpoint(text: &str) -> Result<String, String> {
     let Some(rest) = text.strip_prefix("https://") else {
         return Err("it must begin with `https://`".to_owned());
     };
+    host_and_port(rest).map(|rest| format!("https://{rest}"))
+}
+
+fn host_and_port(rest: &str) -> Result<&str, String> {
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.contains('@') {
         return Err("no user or password belongs here".to_owned());
@@ -64,7 +93,7 @@ fn endpoint(text: &str) -> Result<String, String> {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
         None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte)),
     };
-    if fits { Ok(format!("https://{rest}")) } else { Err("the host is not a name or address".to_owned()) }
+    if fits { Ok(rest) } else { Err("the host is not a name or address".to_owned()) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The real door to the network, against a server nobody here wrote.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -10,7 +9,7 @@ use crate::peers::server::Server;
 use crate::shell;
 
 pub(super) fn dial(bench: &Bench) -> Result<usize> {
-    let fetch = example()?;
+    let fetch = shell::example("castle-seams", "fetch")?;
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("page"), "what the server sent\n")?;
     let mut cases = 0;
@@ -40,18 +39,4 @@ pub(super) fn dial(bench: &Bench) -> Result<usize> {
         cases += 2;
     }
     Ok(cases)
-}
-
-fn example() -> Result<PathBuf> {
-    shell::run(shell::cargo().args([
-        "build",
-        "--quiet",
-        "--locked",
-        "--release",
-        "--package",
-        "castle-seams",
-        "--example",
-        "fetch",
-    ]))?;
-    Ok(shell::target().join("release/examples/fetch"))
 }

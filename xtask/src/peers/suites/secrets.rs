@@ -10,12 +10,12 @@ use crate::peers::Bench;
 use crate::shell;
 
 /// An age identity and its public key, fresh from age-keygen.
-struct Identity {
-    secret: String,
+pub(super) struct Identity {
+    pub(super) secret: String,
     public: String,
 }
 
-fn identity(bench: &Bench) -> Result<Identity> {
+pub(super) fn identity(bench: &Bench) -> Result<Identity> {
     let text = shell::output(&mut Command::new(bench.peer("age")?.join("usr/bin/age-keygen")))?;
     let secret = text.lines().find(|line| line.starts_with("AGE-")).context("age-keygen printed no identity")?;
     let public = text

@@ -1,0 +1,19 @@
+//! Asking before what cannot be taken back.
+
+use std::io::{BufRead, IsTerminal};
+
+use crate::output::Printer;
+
+/// Whether to go on: yes if that was said beforehand, otherwise what someone at a terminal answers.
+pub(crate) fn confirmed(question: &str, yes: bool, printer: &mut Printer) -> bool {
+    if yes {
+        return true;
+    }
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return false;
+    }
+    printer.complain(&format!("{question} Type yes to go on:"));
+    let mut answer = String::new();
+    input.lock().read_line(&mut answer).is_ok() && answer.trim() == "yes"
+}

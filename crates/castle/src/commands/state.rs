@@ -1,0 +1,153 @@
+use std::path::PathBuf;
+
+use castle_engine::{Layer, Record, State, Taking};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::commands::confirm::confirmed;
+use crate::keeping::{Doors, Kept};
+use crate::output::{Exit, Printer, ago, table};
+
+/// Look at what castle remembers of a castle, and bring an older memory back
+#[derive(Debug, Args)]
+pub(crate) struct StateArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Show the newest record of each layer
+    Show {
+        /// A castle.yaml, or the folder it is in
+        #[arg(default_value = ".")]
+        path: PathBuf,
+    },
+    /// List the records of a layer that are kept
+    History {
+        /// The layer
+        layer: String,
+        /// A castle.yaml, or the folder it is in
+        #[arg(default_value = ".")]
+        path: PathBuf,
+    },
+    /// Write an older record of a layer anew, as its newest
+    Restore {
+        /// The layer
+        layer: String,
+        /// Which record
+        serial: u64,
+        /// A castle.yaml, or the folder it is in
+        #[arg(default_value = ".")]
+        path: PathBuf,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+pub(crate) async fn run(args: &StateArgs, printer: &mut Printer) -> Exit {
+    let path = match &args.what {
+        What::Show { path } | What::History { path, .. } | What::Restore { path, .. } => path,
+    };
+    let kept = match Kept::open(Doors::system(), path) {
+        Ok(kept) => kept,
+        Err(why) => return printer.invalid("state", &why),
+    };
+    let result = match &args.what {
+        What::Show { .. } => show(&kept, printer).await,
+        What::History { layer, .. } => history(&kept, &Layer::new(layer), printer).await,
+        What::Restore { layer, serial, yes, .. } => restore(&kept, &Layer::new(layer), *serial, *yes, printer).await,
+    };
+    result.unwrap_or_else(|why| printer.failed("state", &why))
+}
+
+/// The state, if the castle was ever raised; otherwise that is said.
+async fn open(kept: &Kept, printer: &mut Printer) -> Result<Option<State>, String> {
+    let Some(castle) = kept.castle_id().await? else {
+        printer.say(&format!("Nothing is remembered of {} in {}: it was not raised yet.", kept.name(), kept.place));
+        return Ok(None);
+    };
+    kept.state(castle).map(Some)
+}
+
+async fn show(kept: &Kept, printer: &mut Printer) -> Result<Exit, String> {
+    let mut records = Vec::new();
+    if let Some(mut state) = open(kept, printer).await? {
+        for layer in layers(kept).await? {
+            records.extend(state.latest(&layer).await.map_err(|error| error.to_string())?);
+        }
+        kept.remember(&state)?;
+        printer.say(&format!("What is remembered of {} in {}:\n\n{}", kept.name(), kept.place, rows(&records, kept)));
+    }
+    finish(kept, &records, printer);
+    Ok(Exit::Done)
+}
+
+async fn history(kept: &Kept, layer: &Layer, printer: &mut Printer) -> Result<Exit, String> {
+    let mut records = Vec::new();
+    if let Some(mut state) = open(kept, printer).await? {
+        for serial in state.history(layer).await.map_err(|error| error.to_string())? {
+            records.push(state.read(layer, serial).await.map_err(|error| error.to_string())?);
+        }
+        kept.remember(&state)?;
+        printer.say(&rows(&records, kept));
+    }
+    finish(kept, &records, printer);
+    Ok(Exit::Done)
+}
+
+async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &mut Printer) -> Result<Exit, String> {
+    let Some(mut state) = open(kept, printer).await? else {
+        return Err(format!("there is nothing to restore of {}", kept.name()));
+    };
+    let question = format!("Write record {serial} of {layer} of {} anew, as its newest?", kept.name());
+    if !confirmed(&question, yes, printer) {
+        return Ok(printer.refused("state", "nothing was written: answer yes, or give --yes"));
+    }
+    let held = kept.lease(Taking::Politely).await?;
+    let written = state.restore(layer, serial, held.lease.epoch()).await;
+    // Given back whatever came of it; one that cannot be given back runs out by itself.
+    let _ = held.lease.release().await;
+    let written = written.map_err(|error| error.to_string())?;
+    kept.remember(&state)?;
+    printer.say(&format!("Record {serial} of {layer} is now its newest, record {written}."));
+    printer.result(
+        &json!({"verb": "state", "castle": kept.name(), "result": "restored", "layer": layer, "serial": written}),
+    );
+    Ok(Exit::Done)
+}
+
+/// The layers of which there are records.
+async fn layers(kept: &Kept) -> Result<Vec<Layer>, String> {
+    let folder = format!("{}/state/", kept.key());
+    let keys = kept.store.list(&folder).await.map_err(|error| error.to_string())?;
+    let mut names: Vec<&str> = keys.iter().filter_map(|key| key.strip_prefix(&folder)?.split('/').next()).collect();
+    names.dedup();
+    Ok(names.into_iter().map(Layer::new).collect())
+}
+
+fn rows(records: &[Record], kept: &Kept) -> String {
+    let now = kept.clock().wall();
+    let mut rows = vec![["layer", "record", "epoch", "written", "by"].map(str::to_owned)];
+    rows.extend(records.iter().map(|record| {
+        let age = now.duration_since(record.written).unwrap_or_default();
+        let (serial, epoch) = (record.serial.to_string(), record.epoch.to_string());
+        [record.layer.to_string(), serial, epoch, ago(age), record.writer.clone()]
+    }));
+    table(&rows)
+}
+
+fn finish(kept: &Kept, records: &[Record], printer: &mut Printer) {
+    let object = |record: &Record| -> Value {
+        let unix = record.written.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+        json!({
+            "layer": record.layer, "serial": record.serial, "epoch": record.epoch, "writer": record.writer,
+            "written_unix": unix, "payload": record.payload,
+        })
+    };
+    let records: Vec<Value> = records.iter().map(object).collect();
+    printer.result(
+        &json!({"verb": "state", "castle": kept.name(), "result": "shown", "place": kept.place, "records": records}),
+    );
+}

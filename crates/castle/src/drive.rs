@@ -1,0 +1,167 @@
+//! Running a graph for a verb: events to the terminal or as objects, Ctrl-C, and the closing word.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use castle_engine::{
+    CastleId, Event, Fence, Graph, Journal, Layer, Listener, Outcome, Report, Tools, Wanted, What, run,
+};
+use castle_seams::{Clock, Disk, Entropy, Signals};
+use serde_json::{Value, json};
+
+use crate::output::{Exit, Printer};
+
+/// What a run of a verb works with.
+pub struct Setting<'s> {
+    /// The verb, for the result object.
+    pub verb: &'s str,
+    /// Which castle.
+    pub castle: CastleId,
+    /// Only this layer may be changed.
+    pub layer: Option<Layer>,
+    /// The folder of the journal and of what is known of earlier runs.
+    pub folder: &'s Path,
+    /// Files.
+    pub disk: Arc<dyn Disk>,
+    /// Time.
+    pub clock: &'s dyn Clock,
+    /// Chance.
+    pub entropy: &'s dyn Entropy,
+    /// Asked before every effect.
+    pub fence: &'s dyn Fence,
+    /// The operator's hand.
+    pub signals: &'s dyn Signals,
+}
+
+/// Runs `graph` and tells people or programs about it.
+pub async fn drive(graph: &Graph, setting: Setting<'_>, printer: Printer) -> Exit {
+    let teller = Teller { printer: Mutex::new(printer) };
+    let Setting { verb, castle, layer, folder, disk, clock, entropy, fence, signals } = setting;
+    let opened = disk
+        .create_dir_all(folder, 0o700)
+        .map_err(|error| error.to_string())
+        .and_then(|()| Journal::open(&disk, &folder.join("journal"), &castle).map_err(|error| error.to_string()));
+    let (journal, recovery) = match opened {
+        Ok(opened) => opened,
+        Err(why) => return teller.printer().failed(verb, &why),
+    };
+    if !recovery.open.is_empty() {
+        let steps: Vec<String> = recovery.open.iter().map(|intent| intent.step.to_string()).collect();
+        teller.printer().say(&format!("An earlier run was cut off at {}: looking at what it did.", steps.join(", ")));
+    }
+    if let Some(damage) = &recovery.damage {
+        let bytes = recovery.dropped_bytes;
+        teller.printer().say(&format!(
+            "The journal's last {bytes} bytes were bad ({damage:?}) and are set aside: looking at the world instead."
+        ));
+    }
+    let journal = Mutex::new(journal);
+    let tools = Tools { clock, entropy, fence, listener: &teller, signals: Some(signals), journal: Some(&journal) };
+    let start = clock.monotonic();
+    let wanted = Wanted { layer, ..Wanted::all(castle.clone()) };
+    let report = run(graph, tools, &wanted).await;
+    let took = clock.monotonic().saturating_sub(start);
+    // For the next run's predictions and for `castle timeline`; that it cannot be kept is no failure of the run.
+    let timeline = serde_json::to_vec(&report.timeline).unwrap_or_default();
+    let _ = disk.replace(&folder.join("timeline.json"), &timeline, 0o600);
+    teller.close(verb, &castle, &report, took)
+}
+
+/// Tells about events as they happen.
+struct Teller {
+    printer: Mutex<Printer>,
+}
+
+impl Listener for Teller {
+    fn hear(&self, event: &Event) {
+        let mut printer = self.printer();
+        if printer.is_json() {
+            printer.result(&serde_json::to_value(event).unwrap_or_default());
+        } else if let Some(line) = line(&event.what, printer.is_verbose()) {
+            printer.say(&format!("{:8.1} s  {line}", event.at.as_secs_f64()));
+        }
+    }
+}
+
+/// An event in words; most are only for those who want to know everything.
+fn line(what: &What, verbose: bool) -> Option<String> {
+    match what {
+        What::StepActing { step, change } => {
+            let differences: Vec<String> = change.differences.iter().map(ToString::to_string).collect();
+            let differences =
+                if differences.is_empty() { String::new() } else { format!(" ({})", differences.join(", ")) };
+            Some(format!("{step}  {} {}{differences}", change.impact.word(), change.verb))
+        }
+        What::StepRetrying { step, fault, after } => {
+            Some(format!("{step}  looks again in {:.1} s: {fault}", after.as_secs_f64()))
+        }
+        What::GateClosed { step, subject, evidence } => Some(format!("{step}  waits for {subject}: {evidence}")),
+        What::StepEnded { step, outcome } => match outcome {
+            Outcome::Done { effects: 0 } if !verbose => None,
+            Outcome::Done { .. } => Some(format!("{step}  done")),
+            Outcome::Failed { fault } => Some(format!("{step}  failed: {fault}")),
+            _ => None,
+        },
+        What::LaneChanged { lane, width } if verbose => Some(format!("{lane}: {width} at once")),
+        What::Interrupted => {
+            Some("stopping: what is under way is brought to its end; once more stops at once".to_owned())
+        }
+        _ => None,
+    }
+}
+
+impl Teller {
+    fn printer(&self) -> MutexGuard<'_, Printer> {
+        self.printer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The closing word, and the exit code that goes with it.
+    fn close(&self, verb: &str, castle: &CastleId, report: &Report, took: Duration) -> Exit {
+        let mut printer = self.printer();
+        let count = |how: fn(&Outcome) -> bool| report.ended(how).count();
+        let failed = count(|outcome| matches!(outcome, Outcome::Failed { .. }));
+        let skipped = count(|outcome| matches!(outcome, Outcome::Skipped { .. }));
+        let remaining: Vec<String> =
+            report.ended(|outcome| *outcome == Outcome::Remaining).map(|(step, _)| step.to_string()).collect();
+        let acted = count(|outcome| matches!(outcome, Outcome::Done { effects } if *effects > 0));
+        let (result, exit) = match () {
+            () if report.interrupted => ("interrupted", Exit::Interrupted),
+            () if failed > 0 || !remaining.is_empty() => ("failed", Exit::Failed),
+            () if acted == 0 => ("unchanged", Exit::Done),
+            () => ("raised", Exit::Done),
+        };
+        let total = report.outcomes.len();
+        for (step, outcome) in report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })) {
+            if let Outcome::Failed { fault } = outcome {
+                let next = if fault.next.is_empty() { String::new() } else { format!("\n  next: {}", fault.next) };
+                if !printer.is_json() {
+                    printer.complain(&format!("{step} failed: {fault}{next}"));
+                }
+            }
+        }
+        if report.interrupted {
+            let names = remaining.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
+            let more = if remaining.len() > 10 { ", …" } else { "" };
+            printer.say(&format!(
+                "Interrupted. {} of {total} steps remain: {names}{more}\nRun the same command again to go on.",
+                remaining.len()
+            ));
+        } else {
+            let seconds = took.as_secs_f64();
+            printer.say(&format!("{result} in {seconds:.1} s: {total} steps, {acted} of them changed something, {failed} failed, {skipped} skipped"));
+        }
+        let path: Vec<Value> = report
+            .timeline
+            .critical_path
+            .iter()
+            .map(|span| json!({"step": span.step.to_string(), "waited": span.waited.as_secs_f64(), "worked": span.worked.as_secs_f64()}))
+            .collect();
+        printer.result(&json!({
+            "verb": verb, "castle": castle.name, "result": result, "seconds": took.as_secs_f64(),
+            "steps": {"total": total, "acted": acted, "failed": failed, "skipped": skipped, "remaining": remaining.len()},
+            "critical_path": path,
+        }));
+        exit
+    }
+}

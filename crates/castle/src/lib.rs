@@ -1,0 +1,55 @@
+//! The command line of castle: one file a verb under `commands`, and the only crate that prints.
+//!
+//! A library only so that [`drive`], which runs whatever graph it is given, can be tested on graphs that no verb has.
+
+mod bucket;
+mod cli;
+mod commands;
+mod drive;
+mod keeping;
+mod output;
+mod project;
+mod resolved;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+pub use cli::{Color, Global};
+pub use drive::{Setting, drive};
+pub use output::{Exit, Printer};
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // What was asked for (help, version) goes to standard output and is a success; a mistake is invalid input.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Invalid.into() } else { Exit::Done.into() };
+        }
+    };
+    let disk = castle_seams::SystemDisk;
+    let mut printer = Printer::new(&cli.global);
+    let exit = match cli.command {
+        Command::New(args) => commands::new::run(&args, &disk, &mut printer),
+        Command::Check(args) => commands::check::run(&args, &disk, &mut printer),
+        Command::State(args) => waiting(commands::state::run(&args, &mut printer)),
+        Command::Lock(args) => waiting(commands::lock::run(&args, &mut printer)),
+        Command::Schema(args) => commands::schema::run(&args, &mut printer),
+        Command::Completions(args) => commands::completions::run(&args, &mut printer),
+        Command::Man(args) => commands::man::run(&args, &disk, &mut printer),
+    };
+    exit.into()
+}
+
+/// Runs a verb that waits for others. Those that do not wait do without a runtime, which costs them nothing then.
+fn waiting(verb: impl Future<Output = Exit>) -> Exit {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(verb),
+        Err(_) => Exit::Failed,
+    }
+}

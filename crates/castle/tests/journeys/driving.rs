@@ -1,0 +1,180 @@
+//! Real processes over real files: killed, interrupted and run again, until what is wanted is.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{
+    Alone, CastleId, Change, Class, Decision, Fault, Graph, GraphBuilder, Impact, Layer, Operation, Place, Step, StepId,
+};
+use castle_seams::{BoxFuture, Clock, SystemClock, SystemDisk, SystemEntropy, SystemSignals};
+
+/// Names the folder of the process that this test starts as another one of itself.
+const CHILD: &str = "CASTLE_TEST_FOLDER";
+const STEPS: usize = 12;
+
+/// A file that is to be there. Making one that is there is a mistake that leaves a trace.
+struct FileStep {
+    path: PathBuf,
+    slow: Duration,
+}
+
+type Before = (Vec<Arc<PathBuf>>,);
+
+impl Step for FileStep {
+    type Needs = Before;
+    type Observed = bool;
+    type Output = PathBuf;
+
+    fn observe<'a>(&'a self, _: &'a Before) -> BoxFuture<'a, Result<bool, Fault>> {
+        Box::pin(std::future::ready(Ok(self.path.exists())))
+    }
+
+    fn decide(&self, _: &Before, exists: &bool) -> Decision {
+        if *exists { Decision::Nothing } else { Decision::Change(Change::new("make", Impact::Create)) }
+    }
+
+    fn act<'a>(
+        &'a self,
+        _: &'a Before,
+        _: &'a bool,
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async {
+            SystemClock::new().sleep(self.slow).await;
+            if std::fs::File::create_new(&self.path).is_err() {
+                std::fs::write(self.path.with_extension("twice"), "").unwrap();
+                return Err(Fault::new(Class::Final, "file", "made twice"));
+            }
+            SystemClock::new().sleep(self.slow).await;
+            Ok(())
+        })
+    }
+
+    fn output(&self, _: &Before, _: &bool) -> PathBuf {
+        self.path.clone()
+    }
+}
+
+fn chain(folder: &Path, slow: Duration) -> Graph {
+    let mut builder = GraphBuilder::new();
+    let mut before = Vec::new();
+    for number in 0..STEPS {
+        let id = StepId::new(&Layer::new("model"), "file", &number.to_string());
+        let step = FileStep { path: folder.join(format!("file-{number}")), slow };
+        before = vec![builder.step(id, Place::default(), (before,), step)];
+    }
+    builder.build().unwrap()
+}
+
+/// What the other process does.
+fn child(folder: &Path) -> ExitCode {
+    let slow = Duration::from_millis(std::env::var("CASTLE_TEST_SLOW").map_or(1, |slow| slow.parse().unwrap()));
+    let json = std::env::var_os("CASTLE_TEST_JSON").is_some();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let exit = runtime.block_on(async {
+        let signals = SystemSignals::install().unwrap();
+        let setting = castle::Setting {
+            verb: "up",
+            castle: CastleId { name: "blue".into(), lineage: "x".into(), generation: 1 },
+            layer: None,
+            folder: &folder.join("state"),
+            disk: Arc::new(SystemDisk),
+            clock: &SystemClock::new(),
+            entropy: &SystemEntropy,
+            fence: &Alone { epoch: 1 },
+            signals: &signals,
+        };
+        let global = castle::Global { json, quiet: false, verbose: false, color: castle::Color::Never };
+        castle::drive(&chain(folder, slow), setting, castle::Printer::new(&global)).await
+    });
+    exit.into()
+}
+
+/// The test as another process of itself, so that it can be killed for real.
+#[test]
+fn this_is_the_other_process() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let code = child(Path::new(&folder));
+        std::process::exit(if code == ExitCode::from(130) { 130 } else { i32::from(code != ExitCode::SUCCESS) });
+    }
+}
+
+fn start(folder: &Path, slow: u64, json: bool) -> (Child, BufReader<ChildStdout>) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "driving::this_is_the_other_process", "--nocapture", "--test-threads", "1"]);
+    command.env(CHILD, folder).env("CASTLE_TEST_SLOW", slow.to_string());
+    if json {
+        command.env("CASTLE_TEST_JSON", "1");
+    }
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    (child, output)
+}
+
+fn twice(folder: &Path) -> usize {
+    std::fs::read_dir(folder)
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "twice"))
+        .count()
+}
+
+#[test]
+fn killed_at_any_word_it_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kills = 0;
+    // Each time it may say one word more before it is killed, so that it dies at another place.
+    for words in 1.. {
+        assert!(words < 100, "it never came to an end");
+        let (mut child, output) = start(folder.path(), 1, false);
+        let said = output.lines().map_while(Result::ok).take(words + 3).count();
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        kills += usize::from(status.code().is_none());
+        assert_eq!(twice(folder.path()), 0, "something was made twice");
+        if said < words + 3 && status.success() {
+            break;
+        }
+    }
+    assert!(kills > 3, "{kills}");
+    assert!((0..STEPS).all(|number| folder.path().join(format!("file-{number}")).exists()));
+    let (mut child, output) = start(folder.path(), 1, false);
+    let said: Vec<String> = output.lines().map_while(Result::ok).collect();
+    assert!(child.wait().unwrap().success());
+    let closing = format!(": {STEPS} steps, 0 of them changed something, 0 failed, 0 skipped");
+    assert!(said.iter().any(|line| line.contains("unchanged in ") && line.ends_with(&closing)), "{said:?}");
+}
+
+#[test]
+fn interrupted_it_ends_what_it_began_says_what_remains_and_exits_with_130() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut child, mut output) = start(folder.path(), 100, false);
+    let mut line = String::new();
+    while !line.contains("model/file/2  create make") {
+        line.clear();
+        assert!(output.read_line(&mut line).unwrap() > 0, "it ended too early");
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let rest: String = output.lines().map_while(Result::ok).map(|line| line + "\n").collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+    assert!(rest.contains("stopping: what is under way is brought to its end"), "{rest}");
+    assert!(rest.contains("Interrupted. 9 of 12 steps remain: model/file/3, model/file/4,"), "{rest}");
+    assert!(folder.path().join("file-2").exists(), "what was under way was brought to its end");
+    assert!(!folder.path().join("file-3").exists(), "and nothing new was begun");
+    let (mut child, output) = start(folder.path(), 1, true);
+    let objects: Vec<serde_json::Value> = output
+        .lines()
+        .map_while(Result::ok)
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(&line).unwrap())
+        .collect();
+    assert!(child.wait().unwrap().success());
+    let result = objects.last().unwrap();
+    assert_eq!((&result["result"], &result["steps"]["acted"]), (&"raised".into(), &9.into()), "{result}");
+    assert_eq!(result["critical_path"].as_array().unwrap().len(), STEPS);
+    assert!(objects[..objects.len() - 1].iter().all(|event| event["version"] == 1 && event["event"].is_string()));
+    assert_eq!(twice(folder.path()), 0);
+}

@@ -1,0 +1,178 @@
+//! `castle state` and `castle lock`: what is remembered of a castle, and who is writing.
+
+use std::sync::Arc;
+
+use castle_engine::{Applicant, DirectoryStore, Layer, Lease, Memory, Seal, State, Store, Taking, lineage};
+use castle_seams::{BoxFuture, Clock, Disk, SystemClock, SystemDisk, SystemEntropy};
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use crate::problems::GOOD;
+use crate::world::World;
+
+const KEY: &str = "blue/proxmox";
+const KEYS: &str = ".config/sops/age/keys.txt";
+
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+fn identity() -> Zeroizing<String> {
+    use age::secrecy::ExposeSecret;
+    Zeroizing::new(age::x25519::Identity::generate().to_string().expose_secret().to_owned())
+}
+
+fn store(world: &World) -> Arc<dyn Store> {
+    let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
+    Arc::new(DirectoryStore::new(disk, &world.path(".local/state/castle")))
+}
+
+/// A world with a castle of which three records of one layer are kept.
+fn raised() -> World {
+    let (world, identity) = (World::with_castle(GOOD), identity());
+    world.write(KEYS, format!("# created: today\n{}\n", identity.as_str()));
+    wait(async {
+        let castle = lineage::find_or_found(store(&world).as_ref(), KEY, &SystemEntropy).await.unwrap();
+        let seal = Seal::own(&[identity]).unwrap();
+        seal.prove().unwrap();
+        let doors: (Arc<dyn Clock>, _) = (Arc::new(SystemClock::new()), Arc::new(SystemEntropy) as _);
+        let mut state = State::new(store(&world), seal, castle, doors, "me@here", Memory::default());
+        for number in 1..=3 {
+            state.write(&Layer::new("platform"), json!({"vms": number}), 7).await.unwrap();
+        }
+    });
+    world
+}
+
+#[test]
+fn of_a_castle_that_was_never_raised_nothing_is_remembered() {
+    let world = World::with_castle(GOOD);
+    let ran = world.castle(&["state", "show"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.transcript());
+    assert!(ran.stdout.starts_with("Nothing is remembered of blue on proxmox in "), "{}", ran.stdout);
+    assert_eq!(world.castle(&["lock", "show"]).stdout, "Nobody works on blue on proxmox\n");
+    assert_eq!(world.files(), ["castle.yaml"], "looking leaves no trace");
+}
+
+#[test]
+fn records_are_shown_listed_and_restored() {
+    let world = raised();
+    let shown = world.castle(&["state", "show"]);
+    assert_eq!(shown.code, Some(0), "{}", shown.transcript());
+    assert!(shown.stdout.contains("layer     record  epoch  written"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("platform  3       7      "), "{}", shown.stdout);
+    let history = world.castle(&["state", "history", "platform", "--json"]).result();
+    let serials: Vec<u64> =
+        history["records"].as_array().unwrap().iter().map(|record| record["serial"].as_u64().unwrap()).collect();
+    assert_eq!(serials, [1, 2, 3]);
+
+    let refused = world.castle(&["state", "restore", "platform", "1"]);
+    assert_eq!((refused.code, refused.stderr.contains("give --yes")), (Some(3), true), "{}", refused.transcript());
+    let restored = world.castle(&["state", "restore", "platform", "1", "--yes"]);
+    assert_eq!(restored.stdout, "Record 1 of platform is now its newest, record 4.\n", "{}", restored.transcript());
+    let newest = world.castle(&["state", "show", "--json"]).result();
+    assert_eq!((&newest["records"][0]["serial"], &newest["records"][0]["payload"]), (&json!(4), &json!({"vms": 1})));
+    assert_eq!(
+        world.castle(&["lock", "show"]).stdout,
+        "Nobody works on blue on proxmox\n",
+        "and the lock was given back"
+    );
+    for file in world.files().iter().filter(|file| file.starts_with(".local/")) {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(world.path(file)).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_named() {
+    let world = raised();
+    let failed = |what: &str| {
+        let ran = world.castle(&["state", "show"]);
+        assert_eq!((ran.code, ran.stderr.contains(what)), (Some(1), true), "{what}: {}", ran.transcript());
+    };
+    let keys = world.read(KEYS);
+    world.write(KEYS, identity().as_str());
+    failed("none of the 1 age identities opens it");
+    world.write(KEYS, "nonsense");
+    failed("identity 1 is not an age identity");
+    std::fs::remove_file(world.path(KEYS)).unwrap();
+    failed("there is no age identity: make one with `age-keygen");
+    world.write(KEYS, &keys);
+
+    // Someone removes the newest record: this machine has seen it.
+    assert_eq!(world.castle(&["state", "show"]).code, Some(0));
+    std::fs::remove_file(world.path(".local/state/castle/blue/proxmox/state/platform/000000000003")).unwrap();
+    failed("platform is at serial 2, but 3 has been seen");
+    let invalid = World::with_castle("castle: Blue\n").castle(&["state", "show"]);
+    assert_eq!((invalid.code, invalid.stderr.contains("castle check .")), (Some(4), true), "{}", invalid.transcript());
+}
+
+/// A clock that is late by some minutes: a lease taken under it looks old.
+struct Late(SystemClock);
+
+impl Clock for Late {
+    fn monotonic(&self) -> std::time::Duration {
+        self.0.monotonic()
+    }
+
+    fn wall(&self) -> std::time::SystemTime {
+        self.0.wall() - std::time::Duration::from_secs(600)
+    }
+
+    fn sleep(&self, duration: std::time::Duration) -> BoxFuture<'static, ()> {
+        self.0.sleep(duration)
+    }
+}
+
+fn take(world: &World, clock: Arc<dyn Clock>) -> Lease {
+    let elsewhere = Applicant { owner: "you@elsewhere".to_owned(), machine: "elsewhere".to_owned() };
+    wait(Lease::take(store(world), KEY, (clock, &SystemEntropy), &elsewhere, Taking::Politely)).unwrap()
+}
+
+#[test]
+fn who_holds_the_lock_is_shown_and_can_be_relieved() {
+    let world = World::with_castle(GOOD);
+    let lease = take(&world, Arc::new(SystemClock::new()));
+    let shown = world.castle(&["lock", "show"]).stdout;
+    assert!(
+        shown.starts_with("you@elsewhere works on blue on proxmox under epoch 1; ") && shown.ends_with("(alive)\n"),
+        "{shown}"
+    );
+    let refused = world.castle(&["lock", "take"]);
+    assert_eq!((refused.code, refused.stderr.contains("give --yes")), (Some(3), true), "{}", refused.transcript());
+    let taken = world.castle(&["lock", "take", "--yes"]);
+    assert!(taken.stdout.contains("is free, at epoch 2"), "{}", taken.transcript());
+    assert!(wait(castle_engine::Fence::check(&lease)).unwrap_err().is_final(), "the other stops");
+}
+
+#[test]
+fn a_lock_left_by_a_dead_machine_is_told_from_a_living_one() {
+    let world = World::with_castle(GOOD);
+    take(&world, Arc::new(Late(SystemClock::new())));
+    let shown = world.castle(&["lock", "show"]).stdout;
+    assert!(shown.ends_with("last sign of life 10 min ago (probably dead)\n"), "{shown}");
+    assert_eq!(world.castle(&["lock", "show", "--json"]).result()["alive"], json!(false));
+}
+
+#[test]
+fn two_on_one_machine_take_turns() {
+    let world = raised();
+    let held = SystemDisk.try_lock(&world.path(".local/state/castle/blue/proxmox/.writer"), 0o600).unwrap();
+    let ran = world.castle(&["state", "restore", "platform", "1", "--yes"]);
+    assert!(ran.stderr.contains("another castle on this machine works on blue on proxmox"), "{}", ran.transcript());
+    drop(held);
+    assert_eq!(world.castle(&["state", "restore", "platform", "1", "--yes"]).code, Some(0));
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_written_is_named() {
+    let world = raised();
+    world.write("file", "");
+    let command = format!(
+        "CASTLE_STATE_DIR={}/below exec {} lock take --yes",
+        world.path("file").display(),
+        env!("CARGO_BIN_EXE_castle")
+    );
+    let ran = world.run(std::process::Command::new("sh").args(["-c", &command]));
+    assert_eq!((ran.code, ran.stderr.contains("/file")), (Some(1), true), "{}", ran.transcript());
+}

@@ -1,0 +1,74 @@
+//! Which castle this is: drawn once, kept in its store, the same for everyone who works on it.
+
+use castle_seams::Entropy;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::id::{CastleId, hex};
+use crate::store::{Expect, Store, StoreError, StoreErrorKind};
+
+/// The newest format this castle reads and writes.
+const FORMAT: u64 = 1;
+
+/// Why it is not known which castle this is.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LineageError {
+    /// The store failed.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// The record is not one, or of a newer castle.
+    #[error("{0} does not say which castle this is: {1}")]
+    Damaged(String, String),
+    /// There is no chance to be had.
+    #[error("{0}")]
+    Entropy(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Birth {
+    format: u64,
+    castle: CastleId,
+}
+
+fn key_of(name: &str) -> String {
+    format!("{name}/castle")
+}
+
+/// Which castle `name` is in this store; nothing if it was never raised.
+///
+/// # Errors
+///
+/// If the record cannot be read.
+pub async fn find(store: &dyn Store, name: &str) -> Result<Option<CastleId>, LineageError> {
+    let key = key_of(name);
+    let Some(found) = store.get(&key).await? else { return Ok(None) };
+    let birth: Birth =
+        serde_json::from_slice(&found.bytes).map_err(|error| LineageError::Damaged(key.clone(), error.to_string()))?;
+    if birth.format > FORMAT {
+        return Err(LineageError::Damaged(key, format!("a newer castle wrote it (format {})", birth.format)));
+    }
+    Ok(Some(birth.castle))
+}
+
+/// Which castle `name` is in this store; it is born now if it was never raised.
+///
+/// # Errors
+///
+/// If the record cannot be read or written.
+pub async fn find_or_found(store: &dyn Store, name: &str, entropy: &dyn Entropy) -> Result<CastleId, LineageError> {
+    if let Some(castle) = find(store, name).await? {
+        return Ok(castle);
+    }
+    let mut drawn = [0; 8];
+    entropy.fill(&mut drawn).map_err(|error| LineageError::Entropy(error.to_string()))?;
+    let castle = CastleId { name: name.to_owned(), lineage: hex(&drawn), generation: 1 };
+    let bytes = serde_json::to_vec(&Birth { format: FORMAT, castle: castle.clone() }).unwrap_or_default();
+    match store.put(&key_of(name), &bytes, Expect::Nothing).await {
+        Ok(_) => Ok(castle),
+        // Someone else was first, or the answer was lost: what is there is what it is.
+        Err(error) if matches!(error.kind, StoreErrorKind::Conflict | StoreErrorKind::Unknown) => {
+            find(store, name).await?.ok_or(LineageError::Store(error))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
