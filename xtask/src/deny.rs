@@ -15,7 +15,11 @@ pub(crate) fn run() -> Result<()> {
     let rules: toml::Table = std::fs::read_to_string(shell::root().join("deny.toml"))?.parse()?;
     let allowed = names(&rules, "licenses", "allow")?;
     let banned = names(&rules, "bans", "deny")?;
-    let packages = packages()?;
+    let built = built()?;
+    let packages: Vec<Value> = packages()?
+        .into_iter()
+        .filter(|package| built.contains(package["name"].as_str().unwrap_or_default()))
+        .collect();
     let mut problems = Vec::new();
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in &packages {
@@ -54,6 +58,25 @@ fn packages() -> Result<Vec<Value>> {
     let metadata = shell::output(shell::cargo().args(["metadata", "--locked", "--format-version", "1"]))?;
     let metadata: Value = serde_json::from_str(&metadata)?;
     metadata["packages"].as_array().cloned().context("cargo metadata lists no packages")
+}
+
+/// The names of what is really built, on whatever target: the metadata also lists what weak features only mention.
+fn built() -> Result<BTreeSet<String>> {
+    let args = [
+        "tree",
+        "--locked",
+        "--workspace",
+        "--target",
+        "all",
+        "--edges",
+        "normal,build,dev",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ];
+    let tree = shell::output(shell::cargo().args(args))?;
+    Ok(tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
 }
 
 fn names(rules: &toml::Table, section: &str, key: &str) -> Result<BTreeSet<String>> {

@@ -22,6 +22,11 @@ pub enum LineageError {
     /// There is no chance to be had.
     #[error("{0}")]
     Entropy(String),
+    /// The store writes whatever it is told to expect: two operators could not keep out of each other's way.
+    #[error(
+        "{0} was written over although it was there: this store does not know conditional writes, and cannot be used"
+    )]
+    Unconditional(String),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -64,7 +69,12 @@ pub async fn find_or_found(store: &dyn Store, name: &str, entropy: &dyn Entropy)
     let castle = CastleId { name: name.to_owned(), lineage: hex(&drawn), generation: 1 };
     let bytes = serde_json::to_vec(&Birth { format: FORMAT, castle: castle.clone() }).unwrap_or_default();
     match store.put(&key_of(name), &bytes, Expect::Nothing).await {
-        Ok(_) => Ok(castle),
+        // Asked once, at the birth of a castle: a store that takes the same again as new would take anything.
+        Ok(_) => match store.put(&key_of(name), &bytes, Expect::Nothing).await {
+            Err(error) if error.kind == StoreErrorKind::Conflict => Ok(castle),
+            Ok(_) => Err(LineageError::Unconditional(key_of(name))),
+            Err(error) => Err(error.into()),
+        },
         // Someone else was first, or the answer was lost: what is there is what it is.
         Err(error) if matches!(error.kind, StoreErrorKind::Conflict | StoreErrorKind::Unknown) => {
             find(store, name).await?.ok_or(LineageError::Store(error))

@@ -22,7 +22,7 @@ impl Server {
     pub(crate) fn start(command: &mut Command, is_ready: fn(&str) -> bool) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -1,5 +1,6 @@
 //! What castle and its peers must agree on.
 
+mod bucket;
 mod dial;
 mod schema;
 mod secrets;
@@ -49,6 +50,18 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &["age"],
         holds: "sealed state is opened by real age, and of several writers exactly one wins",
         run: state::state,
+    },
+    Suite {
+        name: "bucket",
+        needs: &["moto"],
+        holds: "of several writers to a real bucket server exactly one wins, and castle's verbs work on it",
+        run: bucket::bucket,
+    },
+    Suite {
+        name: "signatures",
+        needs: &["moto"],
+        holds: "requests to a bucket are signed as the vendor's own library signs them",
+        run: bucket::signatures,
     },
     Suite {
         name: "schema",

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use castle_engine::{
     Applicant, DirectoryStore, Expect, Fence, Found, Lease, LeaseError, Store, StoreError, StoreErrorKind, Stored, Tag,
-    Taking, look,
+    Taking, lineage, look,
 };
 use castle_seams::{BoxFuture, Clock, Disk};
 use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
@@ -176,5 +176,42 @@ fn a_lost_answer_is_made_out_by_looking() {
             assert_eq!(lease.beat().await, Ok(()));
         }
         assert_eq!(lease.check().await, Ok(1));
+    });
+}
+
+/// A store that writes whatever it is told to expect.
+struct Careless(Arc<dyn Store>);
+
+impl Store for Careless {
+    fn get<'a>(&'a self, key: &'a str) -> Stored<'a, Option<Found>> {
+        self.0.get(key)
+    }
+
+    fn put<'a>(&'a self, key: &'a str, bytes: &'a [u8], _: Expect<'a>) -> Stored<'a, Tag> {
+        Box::pin(async move {
+            let found = self.0.get(key).await?;
+            let expect = found.as_ref().map_or(Expect::Nothing, |found| Expect::Version(&found.tag));
+            self.0.put(key, bytes, expect).await
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> Stored<'a, Vec<String>> {
+        self.0.list(prefix)
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> Stored<'a, ()> {
+        self.0.delete(key)
+    }
+}
+
+#[test]
+fn a_store_without_conditional_writes_is_refused_at_the_birth_of_a_castle() {
+    in_virtual_time(async |_| {
+        let chance = Chance::new(1);
+        let error = lineage::find_or_found(&Careless(store()), "blue", &chance).await.unwrap_err();
+        assert!(matches!(error, lineage::LineageError::Unconditional(_)), "{error}");
+        let good = store();
+        let castle = lineage::find_or_found(good.as_ref(), "blue", &chance).await.unwrap();
+        assert_eq!(lineage::find_or_found(good.as_ref(), "blue", &chance).await.unwrap(), castle, "born once");
     });
 }
