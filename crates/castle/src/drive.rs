@@ -5,12 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use castle_engine::{
-    CastleId, Event, Fence, Graph, Journal, Layer, Listener, Outcome, Report, Tools, Wanted, What, run,
+    CastleId, Event, Fence, Graph, Journal, Layer, Listener, Outcome, Predictions, Report, Tools, Wanted, What, run,
 };
 use castle_seams::{Clock, Disk, Entropy, Signals};
 use serde_json::{Value, json};
 
 use crate::output::{Exit, Printer};
+
+const PREDICTIONS: &str = "predictions.json";
+/// A few numbers for each kind of step.
+const MAX_PREDICTIONS_BYTES: u64 = 1 << 20;
 
 /// What a run of a verb works with.
 pub struct Setting<'s> {
@@ -35,7 +39,7 @@ pub struct Setting<'s> {
 }
 
 /// Runs `graph` and tells people or programs about it.
-pub async fn drive(graph: &Graph, setting: Setting<'_>, printer: Printer) -> Exit {
+pub async fn drive(graph: Graph, setting: Setting<'_>, printer: Printer) -> Exit {
     let teller = Teller { printer: Mutex::new(printer) };
     let Setting { verb, castle, layer, folder, disk, clock, entropy, fence, signals } = setting;
     let opened = disk
@@ -57,15 +61,29 @@ pub async fn drive(graph: &Graph, setting: Setting<'_>, printer: Printer) -> Exi
         ));
     }
     let journal = Mutex::new(journal);
+    let mut predictions = remembered(disk.as_ref(), &folder.join(PREDICTIONS));
+    let graph = graph.predicted_by(&predictions);
     let tools = Tools { clock, entropy, fence, listener: &teller, signals: Some(signals), journal: Some(&journal) };
     let start = clock.monotonic();
     let wanted = Wanted { layer, ..Wanted::all(castle.clone()) };
-    let report = run(graph, tools, &wanted).await;
+    let report = run(&graph, tools, &wanted).await;
     let took = clock.monotonic().saturating_sub(start);
-    // For the next run's predictions and for `castle timeline`; that it cannot be kept is no failure of the run.
-    let timeline = serde_json::to_vec(&report.timeline).unwrap_or_default();
-    let _ = disk.replace(&folder.join("timeline.json"), &timeline, 0o600);
+    // For `castle timeline` and the next run's predictions; that they cannot be kept is no failure of the run.
+    let keep = |name: &str, bytes: Vec<u8>| {
+        let _ = disk.replace(&folder.join(name), &bytes, 0o600);
+    };
+    keep("timeline.json", serde_json::to_vec(&report.timeline).unwrap_or_default());
+    if report.effects() > 0 {
+        predictions.learn(&report.timeline);
+        keep(PREDICTIONS, serde_json::to_vec(&predictions).unwrap_or_default());
+    }
     teller.close(verb, &castle, &report, took)
+}
+
+/// What earlier runs tell; nothing if there were none, or if it can no longer be read.
+fn remembered(disk: &dyn Disk, file: &Path) -> Predictions {
+    let bytes = disk.read(file, MAX_PREDICTIONS_BYTES).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
 /// Tells about events as they happen.

@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::erased::{AnyGate, AnyStep, With};
 use crate::id::StepId;
 use crate::step::{Gate, Step};
+use crate::timeline::Predictions;
 use crate::value::{Handle, Needs, Owner};
 
 /// What limits how many steps run at once: a host, a storage, an API. Named by whoever adds the steps.
@@ -223,6 +224,16 @@ impl Graph {
     /// The names of all steps and gates, each after what it needs.
     pub fn ids(&self) -> impl Iterator<Item = &StepId> {
         self.order.iter().map(|&index| &self.nodes[index].id)
+    }
+
+    /// The graph with what earlier runs tell about how long its steps take.
+    #[must_use]
+    pub fn predicted_by(mut self, predictions: &Predictions) -> Self {
+        for node in &mut self.nodes {
+            node.predicted = predictions.of(&node.id).unwrap_or(node.predicted);
+        }
+        self.remaining = remaining(&self.nodes, &self.order);
+        self
     }
 
     /// How long the longest chain will probably take: no run can be faster.

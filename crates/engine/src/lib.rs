@@ -40,5 +40,5 @@ pub use run::{Report, Tools, Wanted, run};
 pub use state::{Memory, Opened, Record, Seal, SealError, State, StateError};
 pub use step::{Closed, Gate, Operation, Step, Verdict};
 pub use store::{DirectoryStore, Expect, Found, Store, StoreError, StoreErrorKind, Stored, Tag};
-pub use timeline::{Span, Timeline};
+pub use timeline::{Predictions, Span, Timeline};
 pub use value::{Handle, Need, Needs};

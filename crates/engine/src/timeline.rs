@@ -58,19 +58,70 @@ impl Timeline {
         path.reverse();
         Self { spans: order.into_iter().map(span).collect(), critical_path: path.into_iter().map(span).collect() }
     }
+}
 
-    /// How long each kind of step worked, for predicting the next run: the middle of all of the kind.
-    #[must_use]
-    pub fn by_kind(&self) -> BTreeMap<(String, String), Duration> {
-        let mut kinds: BTreeMap<(String, String), Vec<Duration>> = BTreeMap::new();
-        for span in &self.spans {
-            let kind = (span.step.layer.to_string(), span.step.kind.to_string());
-            kinds.entry(kind).or_default().push(span.worked);
+/// How many runs of a kind of step are remembered; older ones no longer tell.
+const REMEMBERED: usize = 20;
+
+/// What earlier runs tell about the next: how long each kind of step works.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Predictions {
+    /// By `layer/kind`, the last times, oldest first.
+    kinds: BTreeMap<String, Vec<Duration>>,
+}
+
+impl Predictions {
+    fn kind(step: &StepId) -> String {
+        format!("{}/{}", step.layer, step.kind)
+    }
+
+    /// Learns from a run. Steps that had nothing to do tell nothing about those that have, so only a run that changed something is
+    /// worth learning from: the caller decides.
+    pub fn learn(&mut self, timeline: &Timeline) {
+        for span in &timeline.spans {
+            let times = self.kinds.entry(Self::kind(&span.step)).or_default();
+            times.push(span.worked);
+            if times.len() > REMEMBERED {
+                times.remove(0);
+            }
         }
-        let middle = |mut all: Vec<Duration>| {
-            all.sort_unstable();
-            all[all.len() / 2]
+    }
+
+    /// How long a step will probably work: the middle of what its kind took, if that is known.
+    #[must_use]
+    pub fn of(&self, step: &StepId) -> Option<Duration> {
+        let mut times = self.kinds.get(&Self::kind(step))?.clone();
+        times.sort_unstable();
+        times.get(times.len() / 2).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Layer;
+
+    fn timeline(seconds: &[u64]) -> Timeline {
+        let step = StepId::new(&Layer::new("platform"), "vm", "x");
+        let span = |&seconds: &u64| Span {
+            step: step.clone(),
+            ready: Duration::ZERO,
+            waited: Duration::ZERO,
+            worked: Duration::from_secs(seconds),
         };
-        kinds.into_iter().map(|(kind, all)| (kind, middle(all))).collect()
+        Timeline { spans: seconds.iter().map(span).collect(), critical_path: Vec::new() }
+    }
+
+    #[test]
+    fn the_middle_of_the_last_runs_predicts_the_next() {
+        let step = StepId::new(&Layer::new("platform"), "vm", "another");
+        let mut predictions = Predictions::default();
+        assert_eq!(predictions.of(&step), None);
+        predictions.learn(&timeline(&[3, 100, 4]));
+        assert_eq!(predictions.of(&step), Some(Duration::from_secs(4)), "one bad run does not count");
+        predictions.learn(&timeline(&[9; 20]));
+        assert_eq!(predictions.of(&step), Some(Duration::from_secs(9)), "old runs are forgotten");
+        let text = serde_json::to_string(&predictions).unwrap();
+        assert_eq!(serde_json::from_str::<Predictions>(&text).unwrap(), predictions);
     }
 }

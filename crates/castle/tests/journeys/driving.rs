@@ -89,7 +89,7 @@ fn child(folder: &Path) -> ExitCode {
             signals: &signals,
         };
         let global = castle::Global { json, quiet: false, verbose: false, color: castle::Color::Never };
-        castle::drive(&chain(folder, slow), setting, castle::Printer::new(&global)).await
+        castle::drive(chain(folder, slow), setting, castle::Printer::new(&global)).await
     });
     exit.into()
 }
@@ -177,4 +177,18 @@ fn interrupted_it_ends_what_it_began_says_what_remains_and_exits_with_130() {
     assert_eq!(result["critical_path"].as_array().unwrap().len(), STEPS);
     assert!(objects[..objects.len() - 1].iter().all(|event| event["version"] == 1 && event["event"].is_string()));
     assert_eq!(twice(folder.path()), 0);
+    // The first run did not know how long it would take; the next one does.
+    let (mut child, output) = start(folder.path(), 1, true);
+    let lines: Vec<String> = output.lines().map_while(Result::ok).collect();
+    assert!(child.wait().unwrap().success());
+    let started = lines
+        .iter()
+        .find_map(|line| line.split_once("{\"version\"").map(|(_, rest)| format!("{{\"version\"{rest}")))
+        .unwrap();
+    let started: serde_json::Value = serde_json::from_str(&started).unwrap();
+    assert_eq!(started["event"], "run-started", "{started}");
+    let predicted = |event: &serde_json::Value| {
+        event["predicted"]["secs"].as_u64().unwrap() * 1_000_000_000 + event["predicted"]["nanos"].as_u64().unwrap()
+    };
+    assert!(predicted(&started) > 0, "{started}");
 }
