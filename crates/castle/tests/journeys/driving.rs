@@ -161,9 +161,11 @@ fn interrupted_it_ends_what_it_began_says_what_remains_and_exits_with_130() {
     let rest: String = output.lines().map_while(Result::ok).map(|line| line + "\n").collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
     assert!(rest.contains("stopping: what is under way is brought to its end"), "{rest}");
-    assert!(rest.contains("Interrupted. 9 of 12 steps remain: model/file/3, model/file/4,"), "{rest}");
-    assert!(folder.path().join("file-2").exists(), "what was under way was brought to its end");
-    assert!(!folder.path().join("file-3").exists(), "and nothing new was begun");
+    // How far it had come when the signal arrived is the machine's affair; that all it began is there is not.
+    let made = (0..STEPS).filter(|number| folder.path().join(format!("file-{number}")).exists()).count();
+    assert!((3..STEPS).contains(&made), "{made} were made: {rest}");
+    let remain = STEPS - made;
+    assert!(rest.contains(&format!("Interrupted. {remain} of {STEPS} steps remain: model/file/{made}")), "{rest}");
     let (mut child, output) = start(folder.path(), 1, true);
     let objects: Vec<serde_json::Value> = output
         .lines()
@@ -173,7 +175,7 @@ fn interrupted_it_ends_what_it_began_says_what_remains_and_exits_with_130() {
         .collect();
     assert!(child.wait().unwrap().success());
     let result = objects.last().unwrap();
-    assert_eq!((&result["result"], &result["steps"]["acted"]), (&"raised".into(), &9.into()), "{result}");
+    assert_eq!((&result["result"], &result["steps"]["acted"]), (&"raised".into(), &remain.into()), "{result}");
     assert_eq!(result["critical_path"].as_array().unwrap().len(), STEPS);
     assert!(objects[..objects.len() - 1].iter().all(|event| event["version"] == 1 && event["event"].is_string()));
     assert_eq!(twice(folder.path()), 0);

@@ -94,7 +94,7 @@ fn certificates_that_are_none_are_told_at_once() {
             "",
             "planted",
             "-----BEGIN CERTIFICATE-----\nplanted\n-----END CERTIFICATE-----\n",
-            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+            "-----BEGIN SOMETHING-----\nAAAA\n-----END SOMETHING-----\n",
         ] {
             let config = secure(Some(pem.to_owned()));
             let error = S3Store::new(&config, credentials(), Arc::new(Refusing), Arc::new(*clock)).unwrap_err();
