@@ -150,12 +150,22 @@ impl Teller {
             () => ("raised", Exit::Done),
         };
         let total = report.outcomes.len();
-        for (step, outcome) in report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })) {
-            if let Outcome::Failed { fault } = outcome {
-                let next = if fault.next.is_empty() { String::new() } else { format!("\n  next: {}", fault.next) };
-                if !printer.is_json() {
-                    printer.complain(&format!("{step} failed: {fault}{next}"));
+        let mut problems = Vec::new();
+        for (step, outcome) in report.ended(|outcome| !outcome.is_done()) {
+            match outcome {
+                Outcome::Failed { fault } => {
+                    let next = if fault.next.is_empty() { String::new() } else { format!("\n  next: {}", fault.next) };
+                    printer.complain_to_people(&format!("{step} failed: {fault}{next}"));
+                    let (summary, hint) = (fault.to_string(), fault.next.clone());
+                    problems
+                        .push(json!({"severity": "error", "step": step.to_string(), "summary": summary, "hint": hint}));
                 }
+                Outcome::Skipped { because } => {
+                    printer.complain_to_people(&format!("{step} was not begun: it needs {because}"));
+                    let summary = format!("not begun: it needs {because}");
+                    problems.push(json!({"severity": "note", "step": step.to_string(), "summary": summary}));
+                }
+                _ => {}
             }
         }
         if report.interrupted {
@@ -178,7 +188,7 @@ impl Teller {
         printer.result(&json!({
             "verb": verb, "castle": castle.name, "result": result, "seconds": took.as_secs_f64(),
             "steps": {"total": total, "acted": acted, "failed": failed, "skipped": skipped, "remaining": remaining.len()},
-            "critical_path": path,
+            "critical_path": path, "problems": problems,
         }));
         exit
     }

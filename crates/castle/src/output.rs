@@ -95,6 +95,13 @@ impl Printer {
         let _ = writeln!(self.err, "{text}");
     }
 
+    /// The same, where programs are told in the result object.
+    pub(crate) fn complain_to_people(&mut self, text: &str) {
+        if !self.json {
+            self.complain(text);
+        }
+    }
+
     /// The result object, if asked for.
     pub(crate) fn result(&mut self, result: &Value) {
         if self.json {

@@ -123,6 +123,31 @@ fn twice(folder: &Path) -> usize {
 }
 
 #[test]
+fn what_failed_what_that_stopped_and_what_to_do_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    // Not a folder, so that the file below it cannot be made.
+    std::fs::write(folder.path().join("state"), "").unwrap();
+    let (mut child, output) = start(folder.path(), 1, true);
+    let said: String = output.lines().map_while(Result::ok).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("\"result\":\"failed\"") && said.contains("/state"), "{said}");
+
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("nowhere/below", folder.path().join("file-4")).unwrap();
+    let (mut child, output) = start(folder.path(), 1, true);
+    let last = output.lines().map_while(Result::ok).filter(|line| line.starts_with('{')).last().unwrap();
+    let result: serde_json::Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{result}");
+    assert_eq!(
+        result["steps"],
+        serde_json::json!({"total": 12, "acted": 4, "failed": 1, "skipped": 7, "remaining": 0})
+    );
+    let problems: Vec<&str> =
+        result["problems"].as_array().unwrap().iter().map(|problem| problem["summary"].as_str().unwrap()).collect();
+    assert_eq!(problems[..2], ["file: made twice", "not begun: it needs model/file/4"]);
+}
+
+#[test]
 fn killed_at_any_word_it_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let mut kills = 0;
