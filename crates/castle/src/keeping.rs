@@ -92,7 +92,7 @@ impl Kept {
         };
         let seal = seal.map_err(|error| format!("the state cannot be opened: {error}"))?;
         let doors = (self.doors.clock.clone(), self.doors.entropy.clone());
-        Ok(State::new(self.store.clone(), seal, castle, doors, &self.applicant().owner, self.memory()?))
+        Ok(State::new(self.store.clone(), seal, castle, doors, &self.owner(), self.memory()?))
     }
 
     fn memory_file(&self) -> PathBuf {
@@ -125,20 +125,45 @@ impl Kept {
             DiskErrorKind::Locked => format!("another castle on this machine works on {}", self.name()),
             _ => error.to_string(),
         })?;
+        let applicant = Applicant { owner: self.owner(), machine: self.machine()? };
         let doors = (self.doors.clock.clone(), self.doors.entropy.as_ref());
-        let lease = Lease::take(self.store.clone(), &self.key(), doors, &self.applicant(), taking).await;
+        let lease = Lease::take(self.store.clone(), &self.key(), doors, &applicant, taking).await;
         Ok(Held { lease: lease.map_err(|error| error.to_string())?, _turn: turn })
     }
 
-    fn applicant(&self) -> Applicant {
-        let line = |path: &str| {
-            let bytes = self.doors.disk.read(Path::new(path), 4096).unwrap_or_default();
-            Some(String::from_utf8_lossy(&bytes).trim().to_owned()).filter(|line| !line.is_empty())
-        };
-        let host =
-            line("/proc/sys/kernel/hostname").or_else(|| variable("HOSTNAME")).unwrap_or_else(|| "unknown".to_owned());
+    /// Who runs castle, for people.
+    fn owner(&self) -> String {
+        let host = self.doors.disk.read(Path::new("/proc/sys/kernel/hostname"), 4096).unwrap_or_default();
+        let host = Some(String::from_utf8_lossy(&host).trim().to_owned()).filter(|host| !host.is_empty());
+        let host = host.or_else(|| variable("HOSTNAME")).unwrap_or_else(|| "unknown".to_owned());
         let user = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(|| "someone".to_owned());
-        Applicant { owner: format!("{user}@{host}"), machine: line("/etc/machine-id").unwrap_or(host) }
+        format!("{user}@{host}")
+    }
+
+    /// What tells this machine from others: drawn once, and kept beside the lock whose being free tells that a holder of this name is
+    /// dead. (The system's own machine id will not do: copies of one image share it.)
+    fn machine(&self) -> Result<String, String> {
+        let file = self.folder.join(".machine");
+        let mut drawn = [0; 16];
+        self.doors.entropy.fill(&mut drawn).map_err(|error| error.to_string())?;
+        let fresh: String = drawn.iter().map(|byte| format!("{byte:02x}")).collect();
+        match self.doors.disk.create_new(&file, fresh.as_bytes(), 0o600) {
+            Ok(()) => Ok(fresh),
+            Err(error) if error.kind == DiskErrorKind::AlreadyExists => {
+                let known = self.doors.disk.read(&file, 4096).map_err(|error| error.to_string())?;
+                let known = String::from_utf8_lossy(&known).trim().to_owned();
+                // Cut off while it was written: a name that nobody has yet is as good as any.
+                if known.len() == fresh.len() {
+                    return Ok(known);
+                }
+                self.doors
+                    .disk
+                    .replace(&file, fresh.as_bytes(), 0o600)
+                    .map(|()| fresh)
+                    .map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 

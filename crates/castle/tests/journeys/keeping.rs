@@ -154,6 +154,24 @@ fn a_lock_left_by_a_dead_machine_is_told_from_a_living_one() {
     assert_eq!(world.castle(&["lock", "show", "--json"]).result()["alive"], json!(false));
 }
 
+/// Killed with the lock in hand, on this machine: the next one does not wait for it to run out.
+#[test]
+fn a_lock_left_by_a_killed_castle_on_this_machine_is_no_hindrance() {
+    let world = raised();
+    assert_eq!(world.castle(&["lock", "take", "--yes"]).code, Some(0));
+    let machine = world.read(".local/state/castle/.machine");
+    let killed = Applicant { owner: "me@here".to_owned(), machine };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    wait(Lease::take(store(&world), KEY, (clock, &SystemEntropy), &killed, Taking::Politely)).unwrap();
+    assert!(world.castle(&["lock", "show"]).stdout.contains("(alive)"));
+    let ran = world.castle(&["state", "restore", "platform", "1", "--yes"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.transcript());
+    let elsewhere = take(&world, Arc::new(SystemClock::new()));
+    let ran = world.castle(&["state", "restore", "platform", "1", "--yes"]);
+    assert!(ran.stderr.contains("you@elsewhere works on this castle since epoch 4"), "{}", ran.transcript());
+    drop(elsewhere);
+}
+
 #[test]
 fn two_on_one_machine_take_turns() {
     let world = raised();
