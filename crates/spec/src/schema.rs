@@ -41,14 +41,14 @@ fn keys(schema: &Value) -> Vec<Key<'_>> {
 
 fn walk<'s>(root: &'s Value, schema: &'s Value, path: &str, found: &mut Vec<Key<'s>>) {
     let target = resolve(root, schema);
-    let forms: Vec<&Value> = match target.get("anyOf").and_then(Value::as_array) {
-        Some(forms) => forms.iter().collect(),
-        None => vec![target],
-    };
+    let choices = target.get("anyOf").and_then(Value::as_array);
+    let forms: Vec<&Value> = choices.map_or_else(|| vec![target], |forms| forms.iter().collect());
     for form in forms {
         let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         for (key, value) in form.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let required = form["required"].as_array().is_some_and(|keys| keys.iter().any(|name| name == key));
+            // Of a choice each is required in its own form, and none as such.
+            let required = required && choices.is_none();
             found.push(Key { path: below(key), schema: value, required });
             walk(root, value, &below(key), found);
         }
@@ -100,7 +100,12 @@ fn kind(root: &Value, schema: &Value) -> String {
     if let Some(forms) = target.get("anyOf").and_then(Value::as_array) {
         let words: Vec<_> =
             forms.iter().filter_map(|form| form["const"].as_str()).map(|word| format!("`{word}`")).collect();
-        return if words.is_empty() { text(target) } else { format!("{} or a mapping", words.join(", ")) };
+        let is_mapping = forms.iter().any(|form| form["type"] == "object");
+        return match (words.is_empty(), is_mapping) {
+            (true, true) => "mapping".to_owned(),
+            (true, false) => text(target),
+            (false, _) => format!("{} or a mapping", words.join(", ")),
+        };
     }
     text(target)
 }
@@ -111,7 +116,12 @@ fn text(target: &Value) -> String {
         Some("array") => "list".to_owned(),
         Some("integer") => format!("{} to {}", target["minimum"], target["maximum"]),
         Some("boolean") => "`true`, `false`".to_owned(),
-        _ => "text".to_owned(),
+        // What it is, as messages call it, without the article and without the rules for names.
+        _ => {
+            let title = target["title"].as_str().unwrap_or("text");
+            let noun = title.strip_prefix("a ").or_else(|| title.strip_prefix("an ")).unwrap_or(title);
+            if noun.starts_with("name of ") { "name".to_owned() } else { noun.to_owned() }
+        }
     }
 }
 

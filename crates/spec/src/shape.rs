@@ -207,7 +207,11 @@ impl<T: Scalar> Shape for T {
     }
 
     fn schema(_: &mut Definitions) -> Value {
-        T::schema()
+        let mut schema = T::schema();
+        if let Some(schema) = schema.as_object_mut() {
+            schema.insert("title".to_owned(), T::NOUN.into());
+        }
+        schema
     }
 
     fn resolved(&self) -> Resolved {
