@@ -10,7 +10,7 @@ use castle_seams::{Clock, Entropy};
 use tokio::sync::watch;
 
 use crate::change::{Change, Decision};
-use crate::erased::{AnyGate, AnyStep};
+use crate::erased::{AnyGate, AnyStep, Seen};
 use crate::event::{EVENT_VERSION, Event, Listener, Outcome, What};
 use crate::fault::{Class, Fault};
 use crate::fence::Fence;
@@ -105,11 +105,9 @@ impl Shared<'_> {
             match pending.take() {
                 Some(last) if last.change == *change && last.well => {
                     // It was done and does not show. Doing it again could do it twice: look again instead.
-                    let hidden = Fault::new(
-                        Class::EffectUnknown,
-                        node.id.to_string(),
-                        format!("{} does not show yet", change.verb),
-                    );
+                    let evidence = format!("{} was done and does not show", change.verb);
+                    let hidden = Fault::new(Class::EffectUnknown, node.id.to_string(), evidence)
+                        .next("look at it; then run the same command again");
                     pending = Some(last);
                     match self.wait_to_retry(node, hidden, &mut attempts).await {
                         None => continue,
@@ -148,7 +146,7 @@ impl Shared<'_> {
         &self,
         node: &Node,
         step: &dyn AnyStep,
-        seen: &crate::erased::Seen,
+        seen: &Seen,
         change: &Change,
         operation: &OperationId,
         effects: &mut u32,
