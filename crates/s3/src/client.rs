@@ -1,26 +1,17 @@
-//! One request over one connection: dialled, signed, sent, answered. Bounded in time and size, and never repeated.
+//! One request over one connection: signed, sent, answered. Bounded in time and size, and never repeated.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use castle_seams::{ByteStream, Clock, Dial, deadline};
-use futures_util::future::{Either, select};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Body, Bytes};
-use hyper::client::conn::http1;
-use hyper::header::{HeaderMap, HeaderValue};
-use hyper::{Method, Request, StatusCode};
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use tokio_rustls::TlsConnector;
+use castle_http::header::{HeaderMap, HeaderName, HeaderValue};
+use castle_http::{Bytes, Failure, Method, StatusCode, Trust};
+use castle_seams::{Clock, Dial};
 
 use self::endpoint::Endpoint;
 use crate::model::{ConfigError, Credentials, S3Config};
 use crate::sign::{Parts, Signed, Stamp, encode_query, sha256_hex, sign};
 
 mod endpoint;
-mod tls;
 
 /// The time allowed for a request, from dialling to the last byte of the answer.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -31,11 +22,9 @@ pub(crate) const MAX_BYTES: usize = 64 << 20;
 /// Asks one bucket.
 pub(crate) struct Client {
     pub endpoint: Endpoint,
-    pub deadline: Duration,
     region: String,
     credentials: Credentials,
-    tls: Option<TlsConnector>,
-    dial: Arc<dyn Dial>,
+    http: castle_http::Client,
     clock: Arc<dyn Clock>,
 }
 
@@ -59,19 +48,6 @@ pub(crate) struct Answer {
     signature: String,
 }
 
-/// Why there is no answer.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// Nothing of the request was sent.
-    NotSent(String),
-    /// Nothing of the request was sent, nor will it be while the other end is as it is.
-    Untrusted(String),
-    /// Some of it was sent, perhaps all; no or no whole answer came.
-    Lost(String),
-    /// The answer is larger than anything that was asked for.
-    TooLarge,
-}
-
 impl Client {
     /// The client of the bucket, with the default deadline.
     pub(crate) fn new(
@@ -83,25 +59,24 @@ impl Client {
         config.check()?;
         credentials.check()?;
         let endpoint = Endpoint::new(config)?;
-        let tls = match endpoint.is_secure {
-            true => Some(tls::connector(config.ca_pem.as_deref(), clock.clone())?),
-            false => None,
-        };
-        Ok(Self { endpoint, deadline: DEADLINE, region: config.region.clone(), credentials, tls, dial, clock })
+        let trust = config.ca_pem.clone().map_or(Trust::PublicRoots, Trust::Authorities);
+        let http = castle_http::Client::new(endpoint.http.clone(), &trust, dial, clock.clone())
+            .map_err(|error| ConfigError::Certificate(error.why))?
+            .with_deadline(DEADLINE)
+            .with_limit(MAX_BYTES)
+            .without_reuse();
+        Ok(Self { endpoint, region: config.region.clone(), credentials, http, clock })
+    }
+
+    /// Allows each request this time.
+    pub(crate) fn with_deadline(self, deadline: Duration) -> Self {
+        Self { http: self.http.with_deadline(deadline), ..self }
     }
 
     /// Asks once.
     pub(crate) async fn ask(&self, ask: &Ask<'_>) -> Result<Answer, Failure> {
-        let begun = self.clock.monotonic();
-        // The two halves share one deadline: what was not even connected has certainly had no effect.
-        let stream = deadline(&*self.clock, self.deadline, self.connect())
-            .await
-            .map_err(|elapsed| Failure::NotSent(format!("no connection to {}: {elapsed}", self.endpoint.target)))??;
-        let (request, signature) = self.request(ask)?;
-        let left = self.deadline.saturating_sub(self.clock.monotonic().saturating_sub(begun));
-        let (status, headers, body) = deadline(&*self.clock, left, exchange(stream, request))
-            .await
-            .map_err(|_| Failure::Lost(format!("no whole answer within {:?}", self.deadline)))??;
+        let (ask, signature) = self.signed(ask)?;
+        let castle_http::Answer { status, headers, body, .. } = self.http.ask(&ask).await?;
         Ok(Answer { status, headers, body, signature })
     }
 
@@ -116,100 +91,35 @@ impl Client {
         }
     }
 
-    async fn connect(&self) -> Result<Box<dyn ByteStream>, Failure> {
-        let target = &self.endpoint.target;
-        let stream = self.dial.dial(target).await.map_err(|error| Failure::NotSent(error.to_string()))?;
-        let Some(tls) = &self.tls else { return Ok(stream) };
-        let name = ServerName::try_from(target.host.clone())
-            .map_err(|_| Failure::Untrusted(format!("{target} has a name for which there are no certificates")))?;
-        match tls.connect(name, stream).await {
-            Ok(stream) => Ok(Box::new(stream)),
-            Err(error) => {
-                let told = format!("no TLS with {target}: {error}");
-                let is_verdict = matches!(error.get_ref(), Some(inner) if inner.is::<rustls::Error>());
-                Err(if is_verdict { Failure::Untrusted(told) } else { Failure::NotSent(told) })
-            }
-        }
-    }
-
     /// The signed request, and its signature.
-    fn request(&self, ask: &Ask<'_>) -> Result<(Request<Full<Bytes>>, String), Failure> {
+    fn signed(&self, ask: &Ask<'_>) -> Result<(castle_http::Ask, String), Failure> {
         let query = encode_query(ask.query);
         let parts = Parts {
             method: ask.method.as_str(),
-            host: &self.endpoint.host,
+            host: &self.endpoint.http.host,
             path: &ask.path,
             query: &query,
             headers: ask.headers,
             body_sha256: &sha256_hex(ask.body),
         };
-        let stamp = Stamp::since_epoch(since_epoch(&*self.clock));
+        // A calendar before 1970 is as good as none.
+        let stamp = Stamp::since_epoch(self.clock.wall().duration_since(UNIX_EPOCH).unwrap_or_default());
         let Signed { headers: added, signature } = sign(&parts, &self.credentials, &self.region, &stamp);
-        let uri = if query.is_empty() { ask.path.clone() } else { format!("{}?{query}", ask.path) };
-        let mut request = Request::builder()
-            .method(&ask.method)
-            .uri(uri)
-            .header("host", &self.endpoint.host)
-            .header("user-agent", "castle")
-            // A record that something in between has packed would not be the one its tag stands for.
-            .header("accept-encoding", "identity")
-            .header("connection", "close");
-        if ask.method == Method::PUT {
-            // Left to itself, hyper does not say it of an empty body, which object stores then refuse.
-            request = request.header("content-length", ask.body.len());
-        }
+        let mut headers = HeaderMap::new();
         for (name, value) in ask.headers {
-            request = request.header(*name, *value);
+            headers.insert(HeaderName::from_static(name), header(value)?);
         }
         for (name, value) in added {
-            let mut value = HeaderValue::from_str(&value).map_err(|error| Failure::NotSent(error.to_string()))?;
+            let mut value = header(&value)?;
             value.set_sensitive(true);
-            request = request.header(name, value);
+            headers.insert(HeaderName::from_static(name), value);
         }
-        let request = request.body(Full::new(Bytes::copy_from_slice(ask.body)));
-        Ok((request.map_err(|error| Failure::NotSent(error.to_string()))?, signature))
+        let path_and_query = if query.is_empty() { ask.path.clone() } else { format!("{}?{query}", ask.path) };
+        let body = Bytes::copy_from_slice(ask.body);
+        Ok((castle_http::Ask { method: ask.method.clone(), path_and_query, headers, body, fresh: false }, signature))
     }
 }
 
-/// What the calendar says, as the time since 1970. A calendar before that is as good as none.
-fn since_epoch(clock: &dyn Clock) -> Duration {
-    clock.wall().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
-/// Sends the request and reads the answer to its end.
-async fn exchange(
-    stream: Box<dyn ByteStream>,
-    request: Request<Full<Bytes>>,
-) -> Result<(StatusCode, HeaderMap, Bytes), Failure> {
-    let lost = |error: hyper::Error| Failure::Lost(causes(&error));
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
-    let conversation = pin!(async {
-        let (head, body) = sender.send_request(request).await.map_err(lost)?.into_parts();
-        if body.size_hint().lower() > MAX_BYTES as u64 {
-            return Err(Failure::TooLarge);
-        }
-        let body =
-            Limited::new(body, MAX_BYTES).collect().await.map_err(|error| match error.downcast::<hyper::Error>() {
-                Ok(error) => lost(*error),
-                Err(error) if error.is::<LengthLimitError>() => Failure::TooLarge,
-                Err(error) => Failure::Lost(error.to_string()),
-            })?;
-        Ok((head.status, head.headers, body.to_bytes()))
-    });
-    match select(conversation, pin!(connection)).await {
-        Either::Left((answer, _)) => answer,
-        // The connection is at its end; what it has brought is still to be taken.
-        Either::Right((_, conversation)) => conversation.await,
-    }
-}
-
-/// An error with what lies beneath it.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        told = format!("{told}: {error}");
-        cause = error.source();
-    }
-    told
+fn header(value: &str) -> Result<HeaderValue, Failure> {
+    HeaderValue::from_str(value).map_err(|error| Failure::NotSent(error.to_string()))
 }

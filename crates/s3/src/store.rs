@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Expect, Found, Store, StoreError, StoreErrorKind, Stored, Tag};
+use castle_http::header::{CONTENT_LENGTH, ETAG, TRANSFER_ENCODING};
+use castle_http::{Failure, Method, StatusCode};
 use castle_seams::{Clock, Dial};
-use hyper::header::{CONTENT_LENGTH, ETAG, TRANSFER_ENCODING};
-use hyper::{Method, StatusCode};
 
 use self::verdict::Deed;
-use crate::client::{Answer, Ask, Client, Failure, MAX_BYTES};
+use crate::client::{Answer, Ask, Client, MAX_BYTES};
 use crate::model::{ConfigError, Credentials, S3Config, xml};
 
 mod verdict;
@@ -30,7 +30,7 @@ pub struct S3Store {
 impl fmt::Debug for S3Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("S3Store")
-            .field("endpoint", &self.client.endpoint.target)
+            .field("endpoint", &self.client.endpoint.http.target)
             .field("region", &self.region)
             .field("bucket", &self.bucket)
             .field("prefix", &self.prefix)
@@ -60,9 +60,8 @@ impl S3Store {
 
     /// Allows each request this time, from dialling to the last byte of the answer, and not [`crate::DEADLINE`].
     #[must_use]
-    pub fn with_deadline(mut self, deadline: Duration) -> Self {
-        self.client.deadline = deadline;
-        self
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { client: self.client.with_deadline(deadline), ..self }
     }
 
     async fn read(&self, key: &str) -> Result<Option<Found>, StoreError> {
@@ -176,7 +175,7 @@ impl S3Store {
                 self.refused(key, &format!("{why}; {advice}"))
             }
             Failure::Lost(why) => {
-                let why = format!("{why} (asked {})", self.client.endpoint.target);
+                let why = format!("{why} (asked {})", self.client.endpoint.http.target);
                 self.failure(deed.unanswered(), key, &why)
             }
             Failure::TooLarge if deed.unanswered() == StoreErrorKind::Unknown => {

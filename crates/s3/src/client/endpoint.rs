@@ -1,22 +1,16 @@
-//! From a configuration to what is dialled, and to hosts and paths.
+//! From a configuration to the endpoint, with the bucket in its host or in its paths.
 
+use std::mem;
 use std::net::IpAddr;
-
-use castle_seams::Target;
-use hyper::Uri;
 
 use crate::model::{ConfigError, S3Config};
 use crate::sign::encode_path;
 
-/// Where requests go.
+/// Where the bucket is.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    /// Whether by TLS.
-    pub is_secure: bool,
-    /// What is dialled.
-    pub target: Target,
-    /// What the header `Host` says.
-    pub host: String,
+    /// What is asked. Has no base path: signatures are made over whole paths.
+    pub http: castle_http::Endpoint,
     /// What the path of the bucket is; nothing if the host names it.
     base: String,
 }
@@ -24,43 +18,20 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     /// The endpoint of the bucket.
     pub(crate) fn new(config: &S3Config) -> Result<Self, ConfigError> {
-        let wrong = ConfigError::Endpoint;
-        // Before anything else, so that nothing of it is ever repeated.
-        if config.endpoint.contains('@') {
-            return Err(wrong("holds a user name or a password: give them as credentials"));
+        let parsed = castle_http::Endpoint::parse(&config.endpoint);
+        let mut http = parsed.map_err(|error| ConfigError::Endpoint(error.why))?;
+        let path = mem::take(&mut http.base);
+        let bucket = &config.bucket;
+        if config.path_style {
+            let base = format!("{path}/{}", encode_path(bucket));
+            return Ok(Self { http, base });
         }
-        let uri: Uri = config.endpoint.parse().map_err(|_| wrong("is no address: write https://host"))?;
-        let is_secure = match uri.scheme_str() {
-            Some("https") => true,
-            Some("http") => false,
-            Some(_) => return Err(wrong("is neither https:// nor http://")),
-            None => return Err(wrong("does not begin with https:// (or http:// for one without TLS)")),
-        };
-        if uri.query().is_some() || config.endpoint.contains('#') {
-            return Err(wrong("goes on after its path: leave out what follows ? or #"));
+        if !can_be_part_of(&http.target.host, bucket, http.is_secure) {
+            return Err(ConfigError::PathStyle(bucket.clone()));
         }
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or(wrong("names no host"))?.to_lowercase();
-        // A port that is no number is read as no port, but leaves its colon.
-        let after_host = uri.authority().map_or("", |authority| &authority.as_str()[host.len()..]);
-        if uri.port_u16().is_none_or(|port| port == 0) && !after_host.is_empty() {
-            return Err(wrong("has a port that is none"));
-        }
-        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
-        let path = uri.path().trim_end_matches('/');
-        let (host, base) = if config.path_style {
-            (host, format!("{path}/{}", encode_path(&config.bucket)))
-        } else if can_be_part_of(&host, &config.bucket, is_secure) {
-            (format!("{}.{host}", config.bucket), path.to_owned())
-        } else {
-            return Err(ConfigError::PathStyle(config.bucket.clone()));
-        };
-        let target = Target::new(&host, port);
-        let host = if uri.port_u16().is_some_and(|port| port != if is_secure { 443 } else { 80 }) {
-            format!("{host}:{port}")
-        } else {
-            host
-        };
-        Ok(Self { is_secure, target, host, base })
+        http.target.host = format!("{bucket}.{}", http.target.host);
+        http.host = format!("{bucket}.{}", http.host);
+        Ok(Self { http, base: path })
     }
 
     /// The path of an object.
@@ -76,7 +47,7 @@ impl Endpoint {
 
 /// Certificates stand for one level of names below a host; addresses have no names below them.
 fn can_be_part_of(host: &str, bucket: &str, is_secure: bool) -> bool {
-    let is_address = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    let is_address = host.contains(':') || host.parse::<IpAddr>().is_ok();
     let is_name = bucket.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
     !is_address && is_name && !(is_secure && bucket.contains('.'))
 }
@@ -99,9 +70,10 @@ mod tests {
     /// What is dialled, what `Host` says, and the path of the key `k`.
     fn check(text: &str, bucket: &str, path_style: bool, expected: &str) {
         let endpoint = endpoint(text, bucket, path_style).unwrap();
-        let tls = if endpoint.is_secure { "tls" } else { "plain" };
+        let castle_http::Endpoint { is_secure, target, host, base } = &endpoint.http;
+        let tls = if *is_secure { "tls" } else { "plain" };
         assert_eq!(
-            format!("{tls} {} | {} | {} {}", endpoint.target, endpoint.host, endpoint.bucket(), endpoint.object("k k")),
+            format!("{tls} {target} | {host} | {base}{} {}", endpoint.bucket(), endpoint.object("k k")),
             expected
         );
     }

@@ -1,7 +1,7 @@
 //! From an answer that is no success to what became of the request, and what to do about it.
 
 use castle_engine::StoreErrorKind;
-use hyper::StatusCode;
+use castle_http::StatusCode;
 
 use crate::model::xml::{self, Complaint};
 

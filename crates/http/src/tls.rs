@@ -1,0 +1,153 @@
+//! Whom to believe, at the time that the clock says.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use castle_seams::Clock;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::time_provider::TimeProvider;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use tokio_rustls::TlsConnector;
+
+/// Which certificates are believed where TLS is spoken.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Trust {
+    /// Those of the public authorities.
+    PublicRoots,
+    /// Those of the public authorities, and those of the authorities in this PEM.
+    Authorities(String),
+    /// The one whose DER has this SHA-256, and no other. Neither its name nor who signed it nor its dates matter: whoever
+    /// wrote down the fingerprint has seen the certificate itself.
+    Fingerprint([u8; 32]),
+}
+
+/// There is no way to judge certificates by what was given.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("no certificate can be judged by what is trusted: {why}")]
+pub struct TrustError {
+    /// What is wrong. Holds nothing of what was given.
+    pub why: String,
+}
+
+/// Certificates are judged by the clock of the castle and not by one of rustls's own.
+struct ClockTime(Arc<dyn Clock>);
+
+impl fmt::Debug for ClockTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClockTime")
+    }
+}
+
+impl TimeProvider for ClockTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        // A calendar before 1970 is as good as none.
+        Some(UnixTime::since_unix_epoch(self.0.wall().duration_since(UNIX_EPOCH).unwrap_or_default()))
+    }
+}
+
+/// What makes TLS of a connection.
+pub(crate) fn connector(trust: &Trust, clock: Arc<dyn Clock>) -> Result<TlsConnector, TrustError> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_details(provider.clone(), Arc::new(ClockTime(clock)))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TrustError { why: error.to_string() })?;
+    let builder = match trust {
+        Trust::PublicRoots => builder.with_root_certificates(roots(None)?),
+        Trust::Authorities(pem) => builder.with_root_certificates(roots(Some(pem))?),
+        // What is dangerous about it is judged in `Pinned`.
+        Trust::Fingerprint(expected) => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Pinned { expected: *expected, provider }))
+        }
+    };
+    Ok(TlsConnector::from(Arc::new(builder.with_no_client_auth())))
+}
+
+/// The public authorities, and those in the PEM.
+fn roots(pem: Option<&str>) -> Result<RootCertStore, TrustError> {
+    let wrong = |why: &dyn fmt::Display| TrustError { why: why.to_string() };
+    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    let Some(pem) = pem else { return Ok(roots) };
+    let mut added = 0;
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        // What the parser says may quote what it read, and people mistake the key's file for the certificate's.
+        let certificate = certificate.map_err(|_| wrong(&"it is no PEM"))?;
+        roots.add(certificate).map_err(|error| wrong(&error))?;
+        added += 1;
+    }
+    if added == 0 { Err(wrong(&"there is no certificate in it")) } else { Ok(roots) }
+}
+
+/// Believes one certificate.
+///
+/// That the certificate is the expected one is half of the proof: anyone can send a copy of it. The other half is the
+/// signature over this very handshake, which only the holder of the certificate's key can make; rustls asks for it
+/// through the two methods about signatures, and they check it as they would for any other certificate.
+#[derive(Debug)]
+struct Pinned {
+    expected: [u8; 32],
+    provider: Arc<CryptoProvider>,
+}
+
+/// The other end has another certificate.
+#[derive(Debug, Error)]
+#[error("its certificate has the fingerprint {}, which is not the expected one", shown(.0))]
+struct OtherCertificate([u8; 32]);
+
+/// As everybody writes fingerprints: `AA:BB:…`.
+fn shown(fingerprint: &[u8; 32]) -> String {
+    let octets: Vec<String> = fingerprint.iter().map(|octet| format!("{octet:02X}")).collect();
+    octets.join(":")
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let fingerprint: [u8; 32] = Sha256::digest(end_entity).into();
+        if fingerprint == self.expected {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(CertificateError::Other(OtherError(Arc::new(OtherCertificate(fingerprint)))).into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// What is told of an error: our own judgement without the wrapping that rustls gives it.
+pub(crate) fn told(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => why.to_string(),
+        error => error.to_string(),
+    }
+}
