@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use castle_engine::{
-    CastleId, Event, Fence, Graph, Journal, Layer, Listener, Outcome, Predictions, Report, Tools, Wanted, What, run,
+    CastleId, Event, Fence, Graph, Journal, Layer, Listener, Outcome, Predictions, Report, Seal, Tools, Wanted, What,
+    run,
 };
 use castle_seams::{Clock, Disk, Entropy, Signals};
 use serde_json::{Value, json};
@@ -34,6 +35,8 @@ pub struct Setting<'s> {
     pub entropy: &'s dyn Entropy,
     /// Asked before every effect.
     pub fence: &'s dyn Fence,
+    /// What the state is sealed with: held to be openable again before the first effect.
+    pub seal: &'s Seal,
     /// The operator's hand.
     pub signals: &'s dyn Signals,
 }
@@ -41,7 +44,13 @@ pub struct Setting<'s> {
 /// Runs `graph` and tells people or programs about it.
 pub async fn drive(graph: Graph, setting: Setting<'_>, printer: Printer) -> Exit {
     let teller = Teller { printer: Mutex::new(printer) };
-    let Setting { verb, castle, layer, folder, disk, clock, entropy, fence, signals } = setting;
+    let Setting { verb, castle, layer, folder, disk, clock, entropy, fence, seal, signals } = setting;
+    // A state that nobody can read is a state that is lost.
+    if let Err(error) = seal.prove() {
+        return teller
+            .printer()
+            .failed(verb, &format!("the state could not be opened again: {error}; nothing was done"));
+    }
     let opened = disk
         .create_dir_all(folder, 0o700)
         .map_err(|error| error.to_string())
@@ -68,7 +77,7 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: Printer) -> Exit
     let wanted = Wanted { layer, ..Wanted::all(castle.clone()) };
     let report = run(&graph, tools, &wanted).await;
     let took = clock.monotonic().saturating_sub(start);
-    // For `castle timeline` and the next run's predictions; that they cannot be kept is no failure of the run.
+    // For people and for the next run's predictions; that they cannot be kept is no failure of the run.
     let keep = |name: &str, bytes: Vec<u8>| {
         let _ = disk.replace(&folder.join(name), &bytes, 0o600);
     };

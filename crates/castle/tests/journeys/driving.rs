@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{
-    Alone, CastleId, Change, Class, Decision, Fault, Graph, GraphBuilder, Impact, Layer, Operation, Place, Step, StepId,
+    Alone, CastleId, Change, Class, Decision, Fault, Graph, GraphBuilder, Impact, Layer, Operation, Place, Seal, Step,
+    StepId,
 };
 use castle_seams::{BoxFuture, Clock, SystemClock, SystemDisk, SystemEntropy, SystemSignals};
+use zeroize::Zeroizing;
 
 /// Names the folder of the process that this test starts as another one of itself.
 const CHILD: &str = "CASTLE_TEST_FOLDER";
@@ -70,6 +72,15 @@ fn chain(folder: &Path, slow: Duration) -> Graph {
     builder.build().unwrap()
 }
 
+/// A seal that opens again, or one for somebody else.
+fn seal(wrong: bool) -> Seal {
+    use age::secrecy::ExposeSecret;
+    let identity = |key: &age::x25519::Identity| Zeroizing::new(key.to_string().expose_secret().to_owned());
+    let (mine, other) = (age::x25519::Identity::generate(), age::x25519::Identity::generate());
+    let recipient = if wrong { &other } else { &mine }.to_public().to_string();
+    Seal::new(&[recipient], &[identity(&mine)]).unwrap()
+}
+
 /// What the other process does.
 fn child(folder: &Path) -> ExitCode {
     let slow = Duration::from_millis(std::env::var("CASTLE_TEST_SLOW").map_or(1, |slow| slow.parse().unwrap()));
@@ -86,6 +97,7 @@ fn child(folder: &Path) -> ExitCode {
             clock: &SystemClock::new(),
             entropy: &SystemEntropy,
             fence: &Alone { epoch: 1 },
+            seal: &seal(std::env::var_os("CASTLE_TEST_WRONG_KEY").is_some()),
             signals: &signals,
         };
         let global = castle::Global { json, quiet: false, verbose: false, color: castle::Color::Never };
@@ -145,6 +157,18 @@ fn what_failed_what_that_stopped_and_what_to_do_is_said() {
     let problems: Vec<&str> =
         result["problems"].as_array().unwrap().iter().map(|problem| problem["summary"].as_str().unwrap()).collect();
     assert_eq!(problems[..2], ["file: made twice", "not begun: it needs model/file/4"]);
+}
+
+#[test]
+fn with_a_key_that_does_not_open_what_it_seals_nothing_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "driving::this_is_the_other_process", "--nocapture", "--test-threads", "1"]);
+    let output = command.env(CHILD, folder.path()).env("CASTLE_TEST_WRONG_KEY", "1").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("none of the 1 age identities opens it; nothing was done"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was done");
 }
 
 #[test]

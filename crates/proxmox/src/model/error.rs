@@ -132,8 +132,10 @@ impl From<Refusal> for Fault {
             ErrorClass::Changed => (Class::RefusedBeforeEffect, ""),
             ErrorClass::NoQuorum => (Class::RetryableAfter(None), "bring the other hosts back: pvecm status"),
             ErrorClass::Unreached => (Class::RefusedBeforeEffect, "is that host up? pvecm status"),
-            ErrorClass::Unauthenticated => (Class::Final, "check the token: castle doctor"),
-            ErrorClass::Forbidden => (Class::Final, "castle doctor names the missing privileges"),
+            ErrorClass::Unauthenticated => {
+                (Class::Final, "check the token and its expiry: Datacenter > Permissions > API Tokens")
+            }
+            ErrorClass::Forbidden => (Class::Final, "grant the privilege that is named: Datacenter > Permissions"),
             ErrorClass::NoSpace => (Class::Final, "make room on that storage, then run the same command again"),
             ErrorClass::Protected => (Class::Final, "someone protected it: qm set VMID --protection 0, if it is to go"),
             ErrorClass::BaseInUse => (Class::Final, "remove the linked clones first"),
