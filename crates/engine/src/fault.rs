@@ -34,13 +34,16 @@ pub struct Fault {
     pub next: String,
     /// Whether the other side had too much to do: fewer at once may help.
     pub contention: bool,
+    /// Whether it is castle itself that will not go on, because that would not be safe: something is not its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guarded: bool,
 }
 
 impl Fault {
     /// A fault of this class.
     pub fn new(class: Class, subject: impl Into<String>, evidence: impl Into<String>) -> Self {
         let (subject, evidence) = (subject.into(), evidence.into());
-        Self { class, subject, evidence, next: String::new(), contention: false }
+        Self { class, subject, evidence, next: String::new(), contention: false, guarded: false }
     }
 
     /// Says what to do about it.
@@ -55,6 +58,11 @@ impl Fault {
     pub fn contended(mut self) -> Self {
         self.contention = true;
         self
+    }
+
+    /// A fault that castle raises itself rather than touch what may not be its own.
+    pub fn guard(subject: impl Into<String>, evidence: impl Into<String>) -> Self {
+        Self { guarded: true, ..Self::new(Class::Final, subject, evidence) }
     }
 
     /// Whether trying again can help at all.

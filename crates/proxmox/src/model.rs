@@ -4,10 +4,15 @@ mod error;
 mod form;
 mod mark;
 mod property;
+mod rows;
 mod upid;
 
 pub use error::{ErrorClass, Refusal};
+pub(crate) use form::encode;
 pub use form::Form;
 pub use mark::{Mark, Owner};
+pub(crate) use property::mib_of;
 pub use property::{NETWORK_MODELS, Properties, PropertyError};
+pub(crate) use rows::each;
+pub use rows::{Config, Guest, Host, Release, Storage, Task, Volume};
 pub use upid::{TaskEnd, Upid, UpidError};

@@ -55,8 +55,15 @@ pub struct Node {
     pub data_disk: Option<Sourced<Size>>,
 }
 
-/// How many VMIDs at the end of the range belong to the Talos image: the one in use, and the next during an upgrade.
+/// How many VMIDs at the end of the range belong to the Talos image on each host: the one in use, and the next during an upgrade.
 pub(crate) const TEMPLATES: u32 = 2;
+
+/// How many VMIDs at the end of the range belong to the Talos image in all.
+pub(crate) fn templates(castle: &Castle) -> u32 {
+    let hosts = castle.platform.hosts();
+    let count = if hosts.is_broken() { 1 } else { u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1) };
+    count.saturating_mul(TEMPLATES)
+}
 
 /// The pools of a castle, each with the word its nodes are named by.
 pub(crate) fn pools(castle: &Castle) -> impl Iterator<Item = (&str, Role, &Sourced<Pool>)> {

@@ -11,7 +11,7 @@ use crate::shape::{Entries, List, choice, section, words};
 use crate::span::Sourced;
 use crate::values::{
     AddressRange, AgeRecipient, Bounded, Endpoint, ExtensionName, Fingerprint, KernelArg, KubernetesVersion, Line, Mac,
-    ModuleName, Name, Region, SecretReference, Size, TalosVersion, Vmid, VmidRange, WebAddress, Word,
+    ModuleName, Name, Region, SecretReference, Sha256, Size, TalosVersion, Vmid, VmidRange, WebAddress, Word,
 };
 
 section! {
@@ -57,6 +57,9 @@ section! {
         endpoint: Sourced<Endpoint>;
         /// The SHA-256 fingerprint of that host's certificate. Leave it out if a public authority signed the certificate.
         fingerprint: Option<Sourced<Fingerprint>>;
+        /// A PEM file with the authority that signed the certificate, beside castle.yaml: on a Proxmox host it is
+        /// `/etc/pve/pve-root-ca.pem`. Either this or `fingerprint`.
+        ca: Option<Sourced<Line>>;
         /// The API token, as `USER@REALM!NAME=SECRET`.
         token: Sourced<SecretReference>;
         /// The hosts that may carry nodes, by their Proxmox names.
@@ -69,7 +72,7 @@ section! {
         vlan: Option<Sourced<Bounded<1, 4094>>>;
         /// The VMIDs that belong to this castle. It never touches a guest outside of them. The node at
         /// `nodes.controlPlanes.firstAddress` gets the first; one whose address is three further gets one three further.
-        /// The last two are kept for the Talos image.
+        /// The last two for each host are kept for the Talos image.
         vmids: Sourced<VmidRange>;
         /// The resource pool the guests are put in. It must exist.
         pool: Option<Sourced<Word>>;
@@ -189,6 +192,18 @@ section! {
         kernel_args: Sourced<List<KernelArg>> = "[]";
         /// Kernel modules to load at boot. Longhorn needs none: what it uses is built in.
         kernel_modules: Sourced<List<ModuleName>> = "[]";
+        /// Where the disk image comes from. The hypervisor downloads it by itself.
+        image: Sourced<Image> = "{}";
+    }
+}
+
+section! {
+    /// The disk image of the nodes.
+    Image {
+        /// The Image Factory that makes it: the public one, or your own.
+        factory: Sourced<WebAddress> = "https://factory.talos.dev";
+        /// The SHA-256 of the image, which Proxmox then checks. The public factory tells none; your own mirror can.
+        sha256: Option<Sourced<Sha256>>;
     }
 }
 
@@ -402,6 +417,23 @@ impl Platform {
 }
 
 impl Castle {
+    /// The VMIDs that the Talos image may have on the host of this index among [`Platform::hosts`]: the one in use, and the next
+    /// during an upgrade.
+    #[must_use]
+    pub fn image_vmids(&self, host: usize) -> [u32; 2] {
+        let before = u32::try_from(host).unwrap_or(u32::MAX).saturating_mul(crate::inventory::TEMPLATES);
+        let last = self.platform.vmids().last.0.saturating_sub(before);
+        [last.saturating_sub(1), last]
+    }
+
+    /// The address of the disk image.
+    #[must_use]
+    pub fn image_url(&self) -> String {
+        let Talos { version, image, .. } = &self.talos.value;
+        let schematic = crate::Schematic::of(&self.talos).id();
+        format!("{}/image/{schematic}/{}/nocloud-amd64.qcow2", image.factory.as_str().trim_end_matches('/'), version.value)
+    }
+
     /// Every secret the castle refers to.
     #[must_use]
     pub fn references(&self) -> Vec<Sourced<SecretReference>> {

@@ -95,6 +95,7 @@ codes! {
     KernelModuleUnknown = "kernel-module-unknown", Error;
     KernelModuleNeedless = "kernel-module-needless", Warning;
     DriveConflict = "drive-conflict", Error;
+    TrustTwice = "trust-twice", Error;
     DriveUnavailable = "drive-unavailable", Error;
     IothreadIgnored = "iothread-ignored", Warning;
     MemoryMinimum = "memory-minimum", Error;

@@ -11,7 +11,7 @@ pub use ids::{ExtensionName, KernelArg, Line, ModuleName, Name, Vmid, VmidRange,
 pub use net::{AddressRange, Mac};
 pub(crate) use net::{step, steps_between};
 pub use numbers::{Bounded, Size};
-pub use places::{AgeRecipient, Endpoint, Fingerprint, Region, WebAddress};
+pub use places::{AgeRecipient, Endpoint, Fingerprint, Region, Sha256, WebAddress};
 pub use reference::SecretReference;
 pub use version::{Contract, KubernetesVersion, TalosVersion};
 

@@ -136,6 +136,13 @@ const CASES: &[Case] = &[
     (Code::KernelModuleUnknown, &[("v1.13.9", "v1.13.9, kernelModules: [iscsi_generic]")]),
     (Code::KernelModuleNeedless, &[("v1.13.9", "v1.13.9, kernelModules: [iscsi-tcp]")]),
     (
+        Code::TrustTwice,
+        &[(
+            "    nodes:",
+            "    fingerprint: AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA\n    ca: pve-root-ca.pem\n    nodes:",
+        )],
+    ),
+    (
         Code::DriveConflict,
         &[("    nodes:", "    hardware: {iso: {file: 'local:iso/rescue.iso', drive: ide2}}\n    nodes:")],
     ),

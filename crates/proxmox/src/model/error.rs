@@ -4,6 +4,7 @@
 //! sentences end tasks, so tasks are read by the same rules.
 
 use castle_engine::{Class, Fault};
+use thiserror::Error;
 
 /// The kinds of refusal, each with what can be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,8 +43,14 @@ pub enum ErrorClass {
     NoWorker,
     /// The host asked could not reach the host concerned.
     Unreached,
-    /// Whether it was done is unknown: the answer was lost between the hosts.
+    /// Whether it was done is unknown: the answer was lost on its way.
     Unknown,
+    /// Nobody could be reached; nothing was asked.
+    Unreachable,
+    /// Whoever answers is not who is expected.
+    Untrusted,
+    /// The answer is none of Proxmox: not JSON, not what was asked for, or far too long.
+    Unreadable,
     /// Something else.
     Other,
 }
@@ -107,7 +114,8 @@ impl ErrorClass {
 }
 
 /// A refusal, ready for the engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{subject}: {sentence}")]
 pub struct Refusal {
     /// What kind.
     pub class: ErrorClass,
@@ -128,6 +136,13 @@ impl From<Refusal> for Fault {
             // Passing while an operation runs; the step that meets it for long reports it as stuck.
             ErrorClass::Locked => {
                 (Class::RetryableAfter(None), "on the host, as root: qm unlock VMID, if no task of it runs")
+            }
+            // What was answered cannot be read, but it was answered: it may have been done.
+            ErrorClass::Unreadable if changes => (Class::EffectUnknown, "is that address really Proxmox?"),
+            ErrorClass::Unreadable => (Class::Final, "is that address really Proxmox?"),
+            ErrorClass::Unreachable => (Class::RefusedBeforeEffect, "is the host up, and the address right? castle doctor"),
+            ErrorClass::Untrusted => {
+                (Class::Final, "compare the fingerprint with the host's own: pvenode cert info")
             }
             ErrorClass::Changed => (Class::RefusedBeforeEffect, ""),
             ErrorClass::NoQuorum => (Class::RetryableAfter(None), "bring the other hosts back: pvecm status"),

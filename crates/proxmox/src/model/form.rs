@@ -55,7 +55,7 @@ impl Form {
     }
 }
 
-fn encode(text: &mut String, part: &str) {
+pub(crate) fn encode(text: &mut String, part: &str) {
     for byte in part.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             text.push(char::from(byte));

@@ -81,13 +81,12 @@ impl Mark {
         }
     }
 
-    /// The tags that go with it, as Proxmox keeps them: lower case, in order, each once, joined by `;`.
+    /// The tags of everything that this castle makes, as Proxmox keeps them: lower case.
     #[must_use]
-    pub fn tags(&self) -> String {
+    pub fn tags_of(castle: &CastleId) -> BTreeSet<String> {
         let fits = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' };
-        let castle: String = self.castle.name.to_ascii_lowercase().chars().map(fits).collect();
-        let tags: BTreeSet<String> = [TAG.to_owned(), format!("{TAG}-{castle}")].into();
-        tags.into_iter().collect::<Vec<_>>().join(";")
+        let castle: String = castle.name.to_ascii_lowercase().chars().map(fits).collect();
+        [TAG.to_owned(), format!("{TAG}-{castle}")].into()
     }
 }
 
@@ -168,6 +167,7 @@ mod tests {
 
     #[test]
     fn tags_are_as_proxmox_keeps_them() {
-        assert_eq!(mark().tags(), "castle;castle-blue-proxmox");
+        let tags: Vec<String> = Mark::tags_of(&castle()).into_iter().collect();
+        assert_eq!(tags.join(";"), "castle;castle-blue-proxmox");
     }
 }

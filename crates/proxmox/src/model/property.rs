@@ -169,6 +169,12 @@ fn bytes(text: &str) -> Option<u128> {
     Some((whole * 1_000_000 + part) << unit)
 }
 
+/// A size as Proxmox writes it, in whole MiB, rounded up: Proxmox itself rounds up to what a storage can.
+pub(crate) fn mib_of(text: &str) -> Option<u64> {
+    let millionths_of_a_mib = 1_000_000u128 << 20;
+    u64::try_from(bytes(text)?.div_ceil(millionths_of_a_mib)).ok()
+}
+
 impl fmt::Display for Properties {
     /// As Proxmox prints it: the default key first, the others in order.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

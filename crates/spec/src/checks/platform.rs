@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::ByCause;
-use crate::inventory::{Node, TEMPLATES};
+use crate::inventory::{self, Node};
 use crate::model::{Castle, Drive, Hardware, Machine, Platform, ScsiController};
 use crate::problem::{Code, Problem, Problems};
 use crate::span::{Origin, Sourced};
@@ -17,6 +17,14 @@ pub(super) fn check(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
     macs(nodes, problems);
     if let Platform::Proxmox(proxmox) = &castle.platform.value {
         drives(&proxmox.hardware, problems);
+        if let (Some(fingerprint), Some(ca)) = (&proxmox.fingerprint, &proxmox.ca) {
+            problems.report(
+                Problem::new(Code::TrustTwice, "the certificate is to be believed for two reasons")
+                    .at(fingerprint.origin, "because it is this very one")
+                    .at(ca.origin, "because this authority signed it")
+                    .hint("keep `fingerprint` for a single host, `ca` for a cluster whose certificates are renewed"),
+            );
+        }
         if proxmox.nodes.is_empty() && !proxmox.nodes.is_broken() {
             problems.report(
                 Problem::new(Code::HostUnknown, "no host may carry nodes")
@@ -33,12 +41,13 @@ fn vmids(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
         return;
     }
     let have = u64::from(range.last.0 - range.first.0) + 1;
-    let need = nodes.len() as u64 + u64::from(TEMPLATES);
+    let templates = inventory::templates(castle);
+    let need = nodes.len() as u64 + u64::from(templates);
     if have < need {
         let last = u64::from(range.first.0) + need - 1;
         return problems.report(
             Problem::new(Code::VmidsTooFew, format!("{have} VMIDs for a castle that needs {need}"))
-                .at(range.origin, format!("{} nodes, and {TEMPLATES} for the Talos image", nodes.len()))
+                .at(range.origin, format!("{} nodes, and {templates} for the Talos image", nodes.len()))
                 .hint(format!("write at least `vmids: {}-{last}`, and make sure nobody else uses them", range.first)),
         );
     }
@@ -56,11 +65,11 @@ fn vmids(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
             });
             continue;
         }
-        if !range.contains(vmid.value) || vmid.0 > range.last.0 - TEMPLATES {
+        if !range.contains(vmid.value) || vmid.0 > range.last.0 - templates {
             let kept = range.contains(vmid.value);
             outside.add(span, if kept { "kept" } else { "outside" }, || {
                 let (why, label) = if kept {
-                    ("is kept for the Talos image", "the last two are kept for the image")
+                    ("is kept for the Talos image", "the last two for each host are kept for the image")
                 } else {
                     ("is outside of the castle's VMIDs", "the VMIDs of this castle")
                 };

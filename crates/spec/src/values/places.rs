@@ -66,6 +66,16 @@ text! {
     }
 }
 
+text! {
+    /// A SHA-256, in hexadecimal.
+    Sha256, "a SHA-256", "2a63b6e7dab90ec9d44f213339b9545bd39c6499b22a14cf575c1ca4b6e39ff8",
+    {"type": "string", "pattern": "^[0-9a-fA-F]{64}$"},
+    |text| {
+        let fits = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if fits { Ok(text.to_lowercase()) } else { Err("64 hexadecimal digits, as `sha256sum` prints them".to_owned()) }
+    }
+}
+
 fn endpoint(text: &str) -> Result<String, String> {
     let Some(rest) = text.strip_prefix("https://") else {
         return Err("it must begin with `https://`".to_owned());

@@ -1,0 +1,18 @@
+//! The layers of a castle: castle.yaml in, steps out.
+//!
+//! - [`Site`] is where a castle stands, whichever platform the file names.
+//! - [`survey`] looks at the site once, with as many requests for five guests as for five hundred.
+//! - [`place`] says which host carries which node, and why.
+//! - [`platform`] has the steps of the platform layer: those that raise it, and those that take it away.
+//!
+//! **Architecture invariant:** a layer is handed the clients it needs and no others. Nothing here prints, and nothing here knows
+//! the datacenter.
+
+mod placement;
+pub mod platform;
+mod site;
+mod survey;
+
+pub use placement::{Crowded, Placed, Why, place};
+pub use site::Site;
+pub use survey::{Survey, survey};

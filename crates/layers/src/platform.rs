@@ -1,0 +1,166 @@
+//! The platform layer: the image, the guests, and their end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{Fault, GraphBuilder, Handle, Lane, Layer, Place, StepId};
+use castle_proxmox::model::{Mark, Owner};
+use castle_proxmox::steps::{
+    DropOldImages, Ground, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest, Standing, Template,
+};
+use castle_spec::{Castle, Node};
+
+use crate::placement::Placed;
+use crate::site::Site;
+use crate::survey::Survey;
+
+/// How many guests are made at once on one storage: it makes them one after the other, and gives up on who waits too long.
+const MAKING: usize = 4;
+/// How many guests are started or stopped at once on one host.
+const STARTING: usize = 8;
+
+/// The name of the layer.
+#[must_use]
+pub fn layer() -> Layer {
+    Layer::new("platform")
+}
+
+fn id(kind: &str, name: &str) -> StepId {
+    StepId::new(&layer(), kind, name)
+}
+
+fn storage_lane(site: &Site, host: &str, is_shared: bool) -> Lane {
+    let storage = &site.hardware.storage;
+    let name = if is_shared { format!("storage {storage}") } else { format!("storage {storage} on {host}") };
+    Lane::new(&name, MAKING)
+}
+
+fn host_lane(host: &str) -> Lane {
+    Lane::new(&format!("host {host}"), STARTING)
+}
+
+/// What a castle is raised from.
+#[derive(Clone, Copy, Debug)]
+pub struct Design<'d> {
+    /// The file.
+    pub castle: &'d Castle,
+    /// Its nodes.
+    pub nodes: &'d [Node],
+    /// Where each of them goes.
+    pub placed: &'d [Placed],
+    /// Where the castle stands.
+    pub site: &'d Site,
+    /// What was seen there.
+    pub survey: &'d Survey,
+}
+
+/// Adds the steps that raise the platform; returns the promise of each node that runs.
+pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>) -> Vec<Handle<Standing>> {
+    let Design { castle, nodes, placed, site, survey } = design;
+    let storage = site.hosts.iter().find_map(|host| survey.storage(host, &site.hardware.storage));
+    let can_link = storage.is_none_or(castle_proxmox::model::Storage::can_link);
+    let is_shared = storage.is_some_and(|storage| storage.is_shared);
+    // Where all hosts see the disks, one image serves them all.
+    let source_of = |host: &str| if is_shared { 0 } else { site.hosts.iter().position(|name| name == host).unwrap_or(0) };
+    let absent = |node: &Node| !survey.guests.contains_key(&node.vmid.0);
+    let mut templates: Vec<Option<Handle<Option<Template>>>> = vec![None; site.hosts.len()];
+    let mut guests = Vec::new();
+    for (index, template) in templates.iter_mut().enumerate() {
+        let mut users = nodes.iter().zip(placed).filter(|(_, placed)| source_of(&placed.host) == index).peekable();
+        let Some(_) = users.peek() else { continue };
+        let is_needed = users.any(|(node, _)| absent(node));
+        let Some(image) = site.image(index, can_link, is_needed) else { continue };
+        let place = Place { lane: Some(storage_lane(site, &image.host, is_shared)), predicted: Duration::from_secs(60) };
+        let step = id("image", &format!("{} on {}", image.name, image.host));
+        *template = Some(graph.step(step, place, (), MakeImage::new(ground.clone(), image)));
+    }
+    for (node, placed) in nodes.iter().zip(placed) {
+        let Some(template) = templates.get(source_of(&placed.host)).cloned().flatten() else { continue };
+        let name = &node.name.value;
+        let making = if can_link { Duration::from_secs(3) } else { Duration::from_secs(25) };
+        let place = Place { lane: Some(storage_lane(site, &placed.host, is_shared)), predicted: making };
+        let wanted = site.wanted(castle, node, &placed.host);
+        let guest = graph.step(id("vm", name), place, (template,), MakeGuest::new(ground.clone(), wanted));
+        let place = Place { lane: Some(host_lane(&placed.host)), predicted: Duration::from_secs(2) };
+        guests.push(graph.step(id("power", name), place, (guest,), RunGuest::new(ground.clone(), name)));
+    }
+    for (index, host) in site.hosts.iter().enumerate() {
+        if let (Some(image), true) = (site.image(index, can_link, false), templates[index].is_some()) {
+            let step = DropOldImages::new(ground.clone(), image.slots, &image.name);
+            graph.step(id("old-images", host), Place::default(), (guests.clone(),), step);
+        }
+    }
+    guests
+}
+
+/// A guest that is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doomed {
+    /// Its number.
+    pub vmid: u32,
+    /// What it is called.
+    pub name: String,
+    /// The host that carries it.
+    pub host: String,
+    /// Whether it is an image, which goes after what may be linked to it.
+    pub is_template: bool,
+    /// Whose it is.
+    pub whose: Whose,
+}
+
+/// Whose a guest within the castle's range is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// This castle's, in this life or an earlier one.
+    Ours,
+    /// Another castle's.
+    Others,
+    /// Nobody's that castle knows.
+    Unmarked,
+}
+
+/// All guests within the castle's range, each looked at.
+///
+/// # Errors
+///
+/// If Proxmox does not answer.
+pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
+    let guests = ground.guests(Duration::ZERO).await?;
+    let mut found = Vec::new();
+    for (&vmid, row) in guests.range(ground.vmids.clone()) {
+        let called = row.name.clone().unwrap_or_default();
+        let of = |name: String, whose, is_template| Doomed { vmid, name, host: row.host.clone(), is_template, whose };
+        if !row.is_machine {
+            found.push(of(called, Whose::Unmarked, row.is_template));
+            continue;
+        }
+        let Some(config) = ground.client.config(&row.host, vmid).await? else { continue };
+        let is_template = config.is_template();
+        let called = config.get("name").map_or(called, str::to_owned);
+        found.push(match Mark::owner(&ground.castle, config.description()) {
+            Owner::Ours(mark) | Owner::Earlier(mark) => of(mark.name, Whose::Ours, is_template),
+            Owner::Other(mark) => of(format!("{called} of {}", mark.castle.name), Whose::Others, is_template),
+            Owner::Stranger => of(called, Whose::Unmarked, is_template),
+        });
+    }
+    Ok(found)
+}
+
+/// Adds the steps that remove these guests, and the downloads of the castle from these hosts.
+pub fn raze(graph: &mut GraphBuilder, ground: &Arc<Ground>, site: &Site, doomed: &[Doomed], reach: Reach, hosts: &[String]) {
+    let step_of = |guest: &Doomed| id(if guest.is_template { "image" } else { "vm" }, &format!("{} {}", guest.vmid, guest.name));
+    for guest in doomed {
+        let place = Place { lane: Some(host_lane(&guest.host)), predicted: Duration::from_secs(2) };
+        let step = RemoveGuest::new(ground.clone(), guest.vmid, &guest.name, reach);
+        graph.step(step_of(guest), place, (), step);
+    }
+    for image in doomed.iter().filter(|guest| guest.is_template) {
+        for guest in doomed.iter().filter(|guest| !guest.is_template) {
+            graph.after(step_of(image), step_of(guest));
+        }
+    }
+    for host in hosts {
+        let step = RemoveDownloads::new(ground.clone(), host, &site.images);
+        graph.step(id("downloads", host), Place::default(), (), step);
+    }
+}

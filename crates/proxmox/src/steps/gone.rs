@@ -1,0 +1,193 @@
+//! The end of guests and of downloads: each looked at once more before it is removed.
+
+use std::sync::Arc;
+
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_http::Method;
+use castle_seams::BoxFuture;
+
+use super::ground::{Ground, Looks};
+use super::image::{Image, volume_path};
+use crate::client::{Bound, part};
+use crate::model::{Config, ErrorClass, Form, Mark, Owner};
+
+/// How far the removal of guests reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// What this castle made, in any of its lives.
+    Marked,
+    /// And guests within its range that bear no mark at all. Never one that another castle marked.
+    Unmarked,
+}
+
+/// Removes a guest: stops it, then destroys it, each time holding that it still is the one that was meant.
+pub struct RemoveGuest {
+    ground: Arc<Ground>,
+    vmid: u32,
+    /// What it was called when it was chosen: by its mark, or by Proxmox if it has none.
+    name: String,
+    reach: Reach,
+    looks: Looks,
+}
+
+/// What looking at a guest tells that is to go.
+#[derive(Debug)]
+pub enum Remains {
+    /// It is gone.
+    Nothing,
+    /// It is there.
+    Guest {
+        /// Where.
+        host: String,
+        /// Whether it runs.
+        is_running: bool,
+    },
+}
+
+impl RemoveGuest {
+    /// The step for the guest that was chosen under this name.
+    #[must_use]
+    pub fn new(ground: Arc<Ground>, vmid: u32, name: &str, reach: Reach) -> Self {
+        Self { ground, vmid, name: name.to_owned(), reach, looks: Looks::default() }
+    }
+
+    fn subject(&self) -> String {
+        format!("VM {} ({})", self.vmid, self.name)
+    }
+
+    /// Holds that it is the guest that was meant, and that it may go.
+    fn guard(&self, config: &Config) -> Result<(), Fault> {
+        let guard = |evidence: String| Err(Fault::guard(self.subject(), evidence).next("castle status shows what is castle's"));
+        if !self.ground.vmids.contains(&self.vmid) {
+            return guard("outside of the castle's VMIDs".to_owned());
+        }
+        let called = config.get("name").unwrap_or_default();
+        match Mark::owner(&self.ground.castle, config.description()) {
+            Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == self.name => Ok(()),
+            Owner::Ours(mark) | Owner::Earlier(mark) => guard(format!("is `{}` by now", mark.name)),
+            Owner::Other(mark) => guard(format!("belongs to {} (lineage {})", mark.castle.name, mark.castle.lineage)),
+            Owner::Stranger if self.reach == Reach::Unmarked && called == self.name => Ok(()),
+            Owner::Stranger => guard(format!("is not castle's: it is called `{called}` and has no mark")),
+        }
+    }
+}
+
+impl Step for RemoveGuest {
+    type Needs = ();
+    type Observed = Remains;
+    type Output = ();
+
+    fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Remains, Fault>> {
+        Box::pin(async move {
+            let client = &self.ground.client;
+            let guests = self.ground.guests(self.looks.since(client.clock().monotonic())).await?;
+            let Some(row) = guests.get(&self.vmid) else { return Ok(Remains::Nothing) };
+            if matches!(row.lock.as_deref(), Some("clone" | "create")) {
+                self.ground.wait_for_placeholder(row).await?;
+            }
+            let Some(config) = client.config(&row.host, self.vmid).await? else { return Ok(Remains::Nothing) };
+            self.guard(&config)?;
+            let Some(is_running) = client.is_running(&row.host, self.vmid).await? else { return Ok(Remains::Nothing) };
+            Ok(Remains::Guest { host: row.host.clone(), is_running })
+        })
+    }
+
+    fn decide(&self, (): &(), remains: &Remains) -> Decision {
+        match remains {
+            Remains::Nothing => Decision::Nothing,
+            Remains::Guest { is_running: true, .. } => Decision::Change(Change::new("stop", Impact::Destroy)),
+            Remains::Guest { host, .. } => {
+                let destroy = Change::new("destroy", Impact::Destroy);
+                Decision::Change(destroy.differing("guest", Some(format!("{} on {host}", self.vmid)), None))
+            }
+        }
+    }
+
+    fn act<'a>(
+        &'a self,
+        (): &'a (),
+        remains: &'a Remains,
+        change: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let Remains::Guest { host, .. } = remains else { return Ok(()) };
+            let (client, subject) = (&self.ground.client, self.subject());
+            // Between looking and doing someone may have put something else there.
+            let Some(config) = client.config(host, self.vmid).await? else { return Ok(()) };
+            self.guard(&config)?;
+            let path = format!("/nodes/{}/qemu/{}", part(host), self.vmid);
+            if change.verb == "stop" {
+                let form = Form::new().with_flag("overrule-shutdown", true);
+                client.run(&subject, Method::POST, &format!("{path}/status/stop"), &form, Bound::SHORT).await?;
+                return Ok(());
+            }
+            let warnings =
+                client.run(&subject, Method::DELETE, &path, &Form::new().with_flag("purge", true), Bound::SHORT).await?;
+            if warnings > 0 {
+                let evidence = "is gone, but a disk of it could not be freed";
+                return Err(Fault::new(Class::Final, subject, evidence)
+                    .next(format!("on {host}: pvesm list STORAGE --vmid {}, then pvesm free VOLUME", self.vmid)));
+            }
+            Ok(())
+        })
+    }
+
+    fn output(&self, (): &(), _: &Remains) {}
+}
+
+/// Removes the downloads of a castle from a storage. Their names are their marks.
+pub struct RemoveDownloads {
+    ground: Arc<Ground>,
+    host: String,
+    storage: String,
+}
+
+impl RemoveDownloads {
+    /// The step for this storage of this host.
+    #[must_use]
+    pub fn new(ground: Arc<Ground>, host: &str, storage: &str) -> Self {
+        Self { ground, host: host.to_owned(), storage: storage.to_owned() }
+    }
+}
+
+impl Step for RemoveDownloads {
+    type Needs = ();
+    type Observed = Vec<String>;
+    type Output = ();
+
+    fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Vec<String>, Fault>> {
+        Box::pin(async move {
+            let form = Form::new().with("content", "import");
+            let prefix = format!("{}:import/{}", self.storage, Image::file_prefix(&self.ground.castle));
+            let volumes = match self.ground.client.volumes(&self.host, &self.storage, &form).await {
+                // Where there is no such storage any more, there is nothing of ours in it.
+                Err(refusal) if refusal.class == ErrorClass::Gone => Vec::new(),
+                result => result?,
+            };
+            Ok(volumes.into_iter().map(|volume| volume.id).filter(|id| id.starts_with(&prefix)).collect())
+        })
+    }
+
+    fn decide(&self, (): &(), volumes: &Vec<String>) -> Decision {
+        let Some(volume) = volumes.first() else { return Decision::Nothing };
+        Decision::Change(Change::new("remove", Impact::Destroy).differing("download", Some(volume.clone()), None))
+    }
+
+    fn act<'a>(
+        &'a self,
+        (): &'a (),
+        volumes: &'a Vec<String>,
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let Some(volume) = volumes.first() else { return Ok(()) };
+            let path = volume_path(&self.host, &self.storage, volume);
+            self.ground.client.run(volume, Method::DELETE, &path, &Form::new(), Bound::SHORT).await?;
+            Ok(())
+        })
+    }
+
+    fn output(&self, (): &(), _: &Vec<String>) {}
+}

@@ -1,0 +1,143 @@
+//! What all steps on one Proxmox share: the client, whose castle it is, and one list of all guests for many steps.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{CastleId, Class, Fault};
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::client::Client;
+use crate::model::{Config, Guest, Mark, Owner, Refusal};
+
+/// How often to look whether a guest that is just being made has been.
+const PLACEHOLDER_PERIOD: Duration = Duration::from_secs(1);
+/// Longer than the copy of any system disk.
+const PLACEHOLDER_BOUND: Duration = Duration::from_secs(45 * 60);
+
+/// All guests of the cluster by their number, as of one moment.
+pub type Guests = BTreeMap<u32, Guest>;
+
+/// What all steps on one Proxmox share.
+pub struct Ground {
+    /// Whom they ask.
+    pub client: Arc<Client>,
+    /// Whose guests they are.
+    pub castle: CastleId,
+    /// The numbers that belong to the castle; no guest outside of them is ever touched.
+    pub vmids: RangeInclusive<u32>,
+    /// Whether every guest is looked at in full, although the list shows nothing wrong with it.
+    pub deep: bool,
+    latest: Mutex<Option<(Duration, Arc<Guests>)>>,
+    /// One at a time: a castle whose nodes all restart at once is down.
+    restarting: Mutex<()>,
+}
+
+impl Ground {
+    /// The ground of a castle.
+    #[must_use]
+    pub fn new(client: Arc<Client>, castle: CastleId, vmids: RangeInclusive<u32>, deep: bool) -> Self {
+        Self { client, castle, vmids, deep, latest: Mutex::new(None), restarting: Mutex::new(()) }
+    }
+
+    /// All guests, as of a moment not before `since`. However many ask at once, the list is fetched once.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if there is no list.
+    pub async fn guests(&self, since: Duration) -> Result<Arc<Guests>, Refusal> {
+        let mut latest = self.latest.lock().await;
+        if let Some((_, guests)) = latest.as_ref().filter(|(begun, _)| *begun >= since) {
+            return Ok(guests.clone());
+        }
+        let begun = self.client.clock().monotonic();
+        let guests = self.client.guests().await?.into_iter().map(|guest| (guest.vmid, guest)).collect();
+        let guests = Arc::new(guests);
+        *latest = Some((begun, Arc::clone(&guests)));
+        Ok(guests)
+    }
+
+    /// Waits for the turn to restart a guest.
+    pub(crate) async fn restarting(&self) -> MutexGuard<'_, ()> {
+        self.restarting.lock().await
+    }
+
+    /// Holds that a guest is `name` of this castle, in this life, and in its range: everything else is left alone.
+    pub(crate) fn guard(&self, vmid: u32, name: &str, config: &Config) -> Result<Mark, Fault> {
+        let subject = format!("VM {vmid}");
+        if !self.vmids.contains(&vmid) {
+            let (first, last) = (self.vmids.start(), self.vmids.end());
+            return Err(Fault::guard(subject, format!("outside of the castle's VMIDs {first}-{last}")));
+        }
+        let called = config.get("name").unwrap_or("without a name");
+        match Mark::owner(&self.castle, config.description()) {
+            Owner::Ours(mark) if mark.name == name => Ok(mark),
+            Owner::Ours(mark) => {
+                let evidence = format!("is `{}` of this castle, and the file wants `{name}` there", mark.name);
+                Err(Fault::guard(subject, evidence).next("give the nodes the VMIDs they had, or run castle down first"))
+            }
+            Owner::Earlier(mark) => {
+                let life = mark.castle.generation;
+                let evidence = format!("is `{}` of an earlier life of this castle (the {life}.)", mark.name);
+                Err(Fault::guard(subject, evidence).next("castle wipe removes what is left of earlier lives"))
+            }
+            Owner::Other(mark) => {
+                let evidence = format!(
+                    "belongs to another castle: `{}` of {} (lineage {})",
+                    mark.name, mark.castle.name, mark.castle.lineage
+                );
+                Err(Fault::guard(subject, evidence).next("give this castle other vmids in castle.yaml"))
+            }
+            Owner::Stranger => {
+                let evidence = format!("is not castle's: it is called `{called}` and has no mark");
+                Err(Fault::guard(subject, evidence).next("give this castle other vmids in castle.yaml, or move that guest"))
+            }
+        }
+    }
+
+    /// Holds that nobody has written after this writer.
+    pub(crate) fn fence(vmid: u32, mark: &Mark, epoch: u64) -> Result<(), Fault> {
+        if mark.epoch <= epoch {
+            return Ok(());
+        }
+        let evidence = format!("was made by a later writer (epoch {}, this one is {epoch})", mark.epoch);
+        Err(Fault::guard(format!("VM {vmid}"), evidence).next("someone else works on this castle: castle lock show"))
+    }
+
+    /// Waits for a guest that is just being made. One that nobody makes any more is stuck: a token cannot unlock it.
+    pub(crate) async fn wait_for_placeholder(&self, row: &Guest) -> Result<(), Fault> {
+        let (vmid, host, clock) = (row.vmid, row.host.as_str(), self.client.clock());
+        let begun = clock.monotonic();
+        while clock.monotonic().saturating_sub(begun) < PLACEHOLDER_BOUND {
+            let own = vmid.to_string();
+            let tasks = self.client.running_tasks(host).await?;
+            // The task of a clone tells the source, never the target.
+            let works = tasks.iter().any(|task| task.kind == "qmclone" || task.id.as_ref() == Some(&own));
+            let lock = self.client.config(host, vmid).await?.and_then(|config| config.get("lock").map(str::to_owned));
+            match lock {
+                None => return Ok(()),
+                Some(_) if works => clock.sleep(PLACEHOLDER_PERIOD).await,
+                Some(lock) => return Err(stuck(vmid, host, &lock)),
+            }
+        }
+        Err(stuck(vmid, host, row.lock.as_deref().unwrap_or("clone")))
+    }
+}
+
+fn stuck(vmid: u32, host: &str, lock: &str) -> Fault {
+    let evidence = format!("is locked ({lock}), and no task works on it: its making was cut off");
+    Fault::new(Class::Final, format!("VM {vmid} on {host}"), evidence)
+        .next(format!("no token can unlock it; on {host}, as root: qm unlock {vmid} && qm destroy {vmid}; then run the same command again"))
+}
+
+/// When a step may look at what others have seen already: the first time, and never again.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(std::sync::atomic::AtomicBool);
+
+impl Looks {
+    /// How old what is looked at may be.
+    pub(crate) fn since(&self, now: Duration) -> Duration {
+        if self.0.swap(true, std::sync::atomic::Ordering::Relaxed) { now } else { Duration::ZERO }
+    }
+}

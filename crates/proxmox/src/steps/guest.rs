@@ -1,0 +1,268 @@
+//! A guest: cloned from the image, made as large as wanted, and configured.
+
+use std::sync::Arc;
+
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_http::Method;
+use castle_seams::BoxFuture;
+
+use super::ground::{Ground, Looks};
+use super::image::Template;
+use super::wanted::{Deviation, Remedy, Wanted, human};
+use crate::client::{Bound, part};
+use crate::model::{Config, Form, Mark};
+
+/// Makes a guest as it is wanted, and keeps it so. Does not start it.
+pub struct MakeGuest {
+    ground: Arc<Ground>,
+    wanted: Wanted,
+    looks: Looks,
+}
+
+/// A guest that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its number.
+    pub vmid: u32,
+    /// The host that carries it, which need not be the one it was made on.
+    pub host: String,
+}
+
+/// What looking at a guest tells.
+#[derive(Debug)]
+pub enum Sight {
+    /// There is none.
+    Absent,
+    /// The list of the cluster shows that it is as wanted.
+    AsWanted(Standing),
+    /// It is there, and is ours.
+    There(Box<There>),
+}
+
+/// A guest that is there, in full.
+#[derive(Debug)]
+pub struct There {
+    host: String,
+    /// As it will be after its next start.
+    config: Config,
+    /// As it is now, if it runs.
+    live: Option<Config>,
+    pool: Option<String>,
+    mark: Mark,
+}
+
+impl MakeGuest {
+    /// The step for this guest.
+    #[must_use]
+    pub fn new(ground: Arc<Ground>, wanted: Wanted) -> Self {
+        Self { ground, wanted, looks: Looks::default() }
+    }
+
+    fn subject(&self) -> String {
+        format!("VM {} ({})", self.wanted.vmid, self.wanted.name)
+    }
+
+    async fn look(&self) -> Result<Sight, Fault> {
+        let (client, vmid) = (&self.ground.client, self.wanted.vmid);
+        let guests = self.ground.guests(self.looks.since(client.clock().monotonic())).await?;
+        let Some(row) = guests.get(&vmid) else { return Ok(Sight::Absent) };
+        if !row.is_machine {
+            let evidence = format!("is a container on {}, not castle's", row.host);
+            return Err(Fault::guard(format!("guest {vmid}"), evidence).next("give this castle other vmids in castle.yaml"));
+        }
+        if !self.ground.deep && self.wanted.is_shown_by(&self.ground.castle, row) {
+            return Ok(Sight::AsWanted(Standing { vmid, host: row.host.clone() }));
+        }
+        if matches!(row.lock.as_deref(), Some("clone" | "create")) {
+            self.ground.wait_for_placeholder(row).await?;
+        }
+        let host = row.host.clone();
+        let moved = || Fault::new(Class::RefusedBeforeEffect, self.subject(), format!("is no longer on {host}"));
+        let config = client.config(&host, vmid).await?.ok_or_else(moved)?;
+        let mark = self.ground.guard(vmid, &self.wanted.name, &config)?;
+        let running = client.is_running(&host, vmid).await?.ok_or_else(moved)?;
+        let live = if running { client.live_config(&host, vmid).await? } else { None };
+        Ok(Sight::There(Box::new(There { host, config, live, pool: row.pool.clone(), mark })))
+    }
+
+    async fn clone_from(&self, template: &Template, operation: &Operation) -> Result<(), Fault> {
+        let Wanted { vmid, name, host, pool, hardware, .. } = &self.wanted;
+        let mark = Mark::new(&self.ground.castle, name, &operation.id, operation.epoch);
+        let mut form = Form::new()
+            .with("newid", vmid)
+            .with("name", name)
+            .with("description", mark)
+            .with("pool", pool.as_deref().unwrap_or_default())
+            .with_flag("full", !template.can_link);
+        if !template.can_link {
+            form = form.with("storage", &hardware.storage);
+        }
+        if *host != template.host {
+            form = form.with("target", host);
+        }
+        let path = format!("/nodes/{}/qemu/{}/clone", part(&template.host), template.vmid);
+        let bound = if template.can_link { Bound::SHORT } else { Bound::LONG };
+        self.ground.client.run(&self.subject(), Method::POST, &path, &form, bound).await?;
+        Ok(())
+    }
+
+    async fn apply(&self, there: &There, change: &Change, operation: &Operation) -> Result<(), Fault> {
+        let (client, vmid, subject) = (&self.ground.client, self.wanted.vmid, self.subject());
+        Ground::fence(vmid, &there.mark, operation.epoch)?;
+        let path = |rest: &str| format!("/nodes/{}/qemu/{vmid}/{rest}", part(&there.host));
+        let digest = there.config.digest.clone().unwrap_or_default();
+        match change.verb.as_str() {
+            "resize" => {
+                let grow = self.wanted.deviations(&there.config).into_iter().find_map(|deviation| match deviation.remedy {
+                    Remedy::Grow(size) => Some((deviation.option, size)),
+                    _ => None,
+                });
+                let Some((disk, size)) = grow else { return Ok(()) };
+                let form = Form::new().with("disk", disk).with("size", human(size)).with("digest", digest);
+                client.run(&subject, Method::PUT, &path("resize"), &form, Bound::SHORT).await?;
+            }
+            "configure" => {
+                let mut form = Form::new();
+                for Deviation { option, remedy, .. } in self.writes(there) {
+                    if let Remedy::Set(value) = remedy {
+                        form = form.with(&option, value);
+                    }
+                }
+                let form = form.with("digest", digest);
+                client.run(&subject, Method::POST, &path("config"), &form, Bound::SHORT).await?;
+            }
+            "pool" => {
+                let pool = self.wanted.pool.clone().unwrap_or_default();
+                let form =
+                    Form::new().with("poolid", pool).with("vms", vmid).with_flag("allow-move", there.pool.is_some());
+                client.change(&subject, Method::PUT, "/pools", &form).await?;
+            }
+            "restart" => {
+                let _turn = self.ground.restarting().await;
+                client.run(&subject, Method::POST, &path("status/reboot"), &Form::new().with("timeout", 120), Bound::SHORT).await?;
+            }
+            _ => {
+                return Err(Fault::guard(subject, "would have to be destroyed and made anew, and castle does not do that to a node by itself")
+                    .next("restore the sizes and the storage that it has, or: castle down, then castle up"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What one write brings about. The tags tell that all is as wanted, so they come last: with the rest if that is taken up
+    /// at once.
+    fn writes(&self, there: &There) -> Vec<Deviation> {
+        let is_running = there.live.is_some();
+        let mut writes = self.wanted.deviations(&there.config);
+        let waits = |deviation: &Deviation| deviation.impact(is_running) != Impact::InPlace;
+        if !writes.iter().any(waits) && self.stale(there).is_empty() {
+            writes.extend(self.wanted.tags_deviation(&self.ground.castle, &there.config));
+        }
+        writes
+    }
+
+    /// What the running guest does not have yet, although it is written.
+    fn stale(&self, there: &There) -> Vec<Deviation> {
+        let Some(live) = &there.live else { return Vec::new() };
+        let waits = |deviation: &Deviation| deviation.impact(true) == Impact::Reboot;
+        self.wanted.deviations(live).into_iter().filter(waits).collect()
+    }
+}
+
+/// The change that brings these about.
+fn change(verb: &str, impact: Impact, deviations: &[Deviation]) -> Decision {
+    let change = deviations.iter().fold(Change::new(verb, impact), |change, deviation| {
+        change.differing(&deviation.option, deviation.is.clone(), Some(deviation.wanted.clone()))
+    });
+    Decision::Change(change)
+}
+
+impl Step for MakeGuest {
+    type Needs = (Arc<Option<Template>>,);
+    type Observed = Sight;
+    type Output = Standing;
+
+    fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<Sight, Fault>> {
+        Box::pin(self.look())
+    }
+
+    fn decide(&self, (template,): &Self::Needs, sight: &Sight) -> Decision {
+        let there = match sight {
+            Sight::AsWanted(_) => return Decision::Nothing,
+            Sight::Absent => {
+                let Wanted { host, cores, memory, system, data, address, .. } = &self.wanted;
+                let disks = data.map_or(human(*system), |data| format!("{} + {}", human(*system), human(data)));
+                let from = template.as_ref().as_ref().map_or("an image that is not there yet".to_owned(), |template| {
+                    format!("template {} ({})", template.vmid, if template.can_link { "linked" } else { "full copy" })
+                });
+                let wanted = |text: String| (None, Some(text));
+                let differences = [
+                    ("host", wanted(host.clone())),
+                    ("address", wanted(address.0.to_string())),
+                    ("cores", wanted(cores.to_string())),
+                    ("memory", wanted(human(*memory))),
+                    ("disks", wanted(disks)),
+                    ("from", wanted(from)),
+                ];
+                let change = differences
+                    .into_iter()
+                    .fold(Change::new("clone", Impact::Create), |change, (field, (is, wanted))| change.differing(field, is, wanted));
+                return Decision::Change(change);
+            }
+            Sight::There(there) => there,
+        };
+        let deviations = self.wanted.deviations(&there.config);
+        let (lost, rest): (Vec<_>, Vec<_>) =
+            deviations.into_iter().partition(|deviation| deviation.remedy == Remedy::Replace);
+        if !lost.is_empty() {
+            return change("replace", Impact::Replace, &lost);
+        }
+        let is_running = there.live.is_some();
+        if let Some(grow) = rest.iter().find(|deviation| matches!(deviation.remedy, Remedy::Grow(_))) {
+            return change("resize", Impact::InPlace, std::slice::from_ref(grow));
+        }
+        let writes = self.writes(there);
+        let only_tags = writes.iter().all(|deviation| deviation.option == "tags");
+        let stale = self.stale(there);
+        if !stale.is_empty() && (writes.is_empty() || only_tags) {
+            return change("restart", Impact::Reboot, &stale);
+        }
+        if !writes.is_empty() {
+            let impact = writes.iter().map(|deviation| deviation.impact(is_running)).max().unwrap_or(Impact::InPlace);
+            return change("configure", impact, &writes);
+        }
+        if self.wanted.pool.is_some() && there.pool != self.wanted.pool {
+            return Decision::Change(Change::new("pool", Impact::InPlace).differing("pool", there.pool.clone(), self.wanted.pool.clone()));
+        }
+        Decision::Nothing
+    }
+
+    fn act<'a>(
+        &'a self,
+        (template,): &'a Self::Needs,
+        sight: &'a Sight,
+        change: &'a Change,
+        operation: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            match sight {
+                Sight::There(there) => self.apply(there, change, operation).await,
+                _ => match template.as_ref() {
+                    Some(template) => self.clone_from(template, operation).await,
+                    None => {
+                        let evidence = "has vanished while castle worked, and there is no image to clone it from";
+                        Err(Fault::new(Class::Final, self.subject(), evidence).next("run the same command again"))
+                    }
+                },
+            }
+        })
+    }
+
+    fn output(&self, _: &Self::Needs, sight: &Sight) -> Standing {
+        match sight {
+            Sight::AsWanted(standing) => standing.clone(),
+            Sight::There(there) => Standing { vmid: self.wanted.vmid, host: there.host.clone() },
+            Sight::Absent => Standing { vmid: self.wanted.vmid, host: self.wanted.host.clone() },
+        }
+    }
+}

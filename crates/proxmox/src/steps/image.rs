@@ -1,0 +1,358 @@
+//! The image that guests are cloned from: downloaded by the host itself, made into a template once, and the download removed.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use castle_engine::{CastleId, Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_http::Method;
+use castle_seams::BoxFuture;
+
+use super::ground::{Ground, Looks};
+use super::wanted::{Hardware, SYSTEM_DISK, Wanted, digest_tag};
+use crate::client::{Bound, part};
+use crate::model::{ErrorClass, Form, Mark, Owner, Refusal};
+
+/// An image as it is wanted on one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its name, by which it is told from other versions: `talos-v1.13.9-e187c9b90f77`.
+    pub name: String,
+    /// Where it comes from.
+    pub url: String,
+    /// What it must be, if that is known.
+    pub sha256: Option<String>,
+    /// The host it is made on.
+    pub host: String,
+    /// The numbers that templates on this host may have: one in use, one for the next.
+    pub slots: [u32; 2],
+    /// The storage that takes the download.
+    pub storage: String,
+    /// The resource pool of the template.
+    pub pool: Option<String>,
+    /// The hardware of what is cloned from it.
+    pub hardware: Hardware,
+    /// Whether the disks' storage can make clones that only hold what differs.
+    pub can_link: bool,
+    /// Whether anything is to be cloned from it. An image that nobody needs is not made.
+    pub is_needed: bool,
+}
+
+impl Image {
+    /// What all downloads of a castle begin with: their names are their marks.
+    #[must_use]
+    pub fn file_prefix(castle: &CastleId) -> String {
+        let fits = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let name: String = castle.name.chars().map(fits).collect();
+        format!("castle-{name}-{}-", castle.lineage)
+    }
+
+    fn file(&self, castle: &CastleId) -> String {
+        format!("{}{}-{}.qcow2", Self::file_prefix(castle), self.name, self.host)
+    }
+
+    fn volume(&self, castle: &CastleId) -> String {
+        format!("{}:import/{}", self.storage, self.file(castle))
+    }
+
+    fn tags(&self, castle: &CastleId) -> BTreeSet<String> {
+        let mut tags = Mark::tags_of(castle);
+        // An image outlives a life of its castle.
+        let castle = CastleId { generation: 0, ..castle.clone() };
+        tags.insert(digest_tag(&castle, &format!("{}\n{:?}", self.name, self.hardware)));
+        tags
+    }
+}
+
+/// What guests are cloned from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// Its number.
+    pub vmid: u32,
+    /// The host it is on.
+    pub host: String,
+    /// Whether clones of it only hold what differs.
+    pub can_link: bool,
+}
+
+/// Makes the template of an image on one host.
+pub struct MakeImage {
+    ground: Arc<Ground>,
+    image: Image,
+    looks: Looks,
+    /// Whether the token may not remove the download: then it stays.
+    untidy: Mutex<bool>,
+}
+
+/// What looking for an image tells.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The template, or what is to become one.
+    here: Option<(u32, bool)>,
+    free: Option<u32>,
+    /// Images of this castle that are not this one.
+    others: Vec<(u32, String)>,
+    /// Whether the download is there.
+    is_downloaded: bool,
+}
+
+impl MakeImage {
+    /// The step for this image.
+    #[must_use]
+    pub fn new(ground: Arc<Ground>, image: Image) -> Self {
+        Self { ground, image, looks: Looks::default(), untidy: Mutex::new(false) }
+    }
+
+    fn subject(&self) -> String {
+        format!("image {} on {}", self.image.name, self.image.host)
+    }
+
+    async fn look(&self) -> Result<Found, Fault> {
+        let (client, castle, image) = (&self.ground.client, &self.ground.castle, &self.image);
+        let guests = self.ground.guests(self.looks.since(client.clock().monotonic())).await?;
+        let mut found = Found::default();
+        let mut strangers = Vec::new();
+        for vmid in image.slots {
+            let Some(row) = guests.get(&vmid) else {
+                found.free = found.free.or(Some(vmid));
+                continue;
+            };
+            if row.is_template && row.host == image.host && row.tags.is_superset(&image.tags(castle)) && !self.ground.deep {
+                found.here = Some((vmid, true));
+                continue;
+            }
+            if matches!(row.lock.as_deref(), Some("clone" | "create")) {
+                self.ground.wait_for_placeholder(row).await?;
+            }
+            let Some(config) = client.config(&row.host, vmid).await? else { continue };
+            match Mark::owner(castle, config.description()) {
+                Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == image.name && row.host == image.host => {
+                    found.here = Some((vmid, config.is_template()));
+                }
+                Owner::Ours(mark) | Owner::Earlier(mark) => found.others.push((vmid, mark.name)),
+                Owner::Other(_) | Owner::Stranger => {
+                    strangers.push(format!("VM {vmid} ({})", config.get("name").unwrap_or("without a name")));
+                }
+            }
+        }
+        if found.here.is_none() && found.free.is_none() && found.others.is_empty() && image.is_needed {
+            let evidence = format!("its VMIDs are taken by guests that are not castle's: {}", strangers.join(", "));
+            return Err(Fault::guard(self.subject(), evidence).next("give this castle other vmids in castle.yaml"));
+        }
+        if image.is_needed || found.here.is_some() {
+            let form = Form::new().with("content", "import");
+            let volumes = client.volumes(&image.host, &image.storage, &form).await?;
+            found.is_downloaded = volumes.iter().any(|volume| volume.id == image.volume(castle));
+        }
+        Ok(found)
+    }
+
+    fn is_untidy(&self) -> bool {
+        *self.untidy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn download(&self) -> Result<(), Refusal> {
+        let Image { url, sha256, host, storage, .. } = &self.image;
+        let mut form = Form::new()
+            .with("url", url)
+            .with("content", "import")
+            .with("filename", self.image.file(&self.ground.castle))
+            .with_flag("verify-certificates", true);
+        if let Some(sha256) = sha256 {
+            form = form.with("checksum", sha256).with("checksum-algorithm", "sha256");
+        }
+        let path = format!("/nodes/{}/storage/{}/download-url", part(host), part(storage));
+        self.ground.client.run(&self.subject(), Method::POST, &path, &form, Bound::LONG).await.map(|_| ())
+    }
+
+    async fn create(&self, vmid: u32, operation: &Operation) -> Result<(), Refusal> {
+        let (castle, Image { name, host, pool, hardware, .. }) = (&self.ground.castle, &self.image);
+        let mark = Mark::new(castle, name, &operation.id, operation.epoch);
+        let tags: Vec<String> = self.image.tags(castle).into_iter().collect();
+        let thread = if hardware.iothread { ",iothread=1" } else { "" };
+        let disk = format!("{}:0,import-from={}{thread}", hardware.storage, self.image.volume(castle));
+        let form = Wanted::template_form(hardware)
+            .with("vmid", vmid)
+            .with("name", name)
+            .with("description", mark)
+            .with("tags", tags.join(";"))
+            .with("pool", pool.as_deref().unwrap_or_default())
+            .with(SYSTEM_DISK, disk)
+            .with("boot", format!("order={SYSTEM_DISK}"));
+        let path = format!("/nodes/{}/qemu", part(host));
+        self.ground.client.run(&self.subject(), Method::POST, &path, &form, Bound::LONG).await.map(|_| ())
+    }
+
+    async fn tidy(&self) -> Result<(), Refusal> {
+        let path = volume_path(&self.image.host, &self.image.storage, &self.image.volume(&self.ground.castle));
+        match self.ground.client.run(&self.subject(), Method::DELETE, &path, &Form::new(), Bound::SHORT).await {
+            Err(refusal) if refusal.class == ErrorClass::Forbidden => {
+                *self.untidy.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                Ok(())
+            }
+            result => result.map(|_| ()),
+        }
+    }
+}
+
+/// Where a volume is removed.
+pub(crate) fn volume_path(host: &str, storage: &str, volume: &str) -> String {
+    format!("/nodes/{}/storage/{}/content/{}", part(host), part(storage), part(volume))
+}
+
+impl Step for MakeImage {
+    type Needs = ();
+    type Observed = Found;
+    type Output = Option<Template>;
+
+    fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Found, Fault>> {
+        Box::pin(self.look())
+    }
+
+    fn decide(&self, (): &(), found: &Found) -> Decision {
+        let Image { name, url, storage, is_needed, .. } = &self.image;
+        let say = |verb, impact, field: &str, wanted: String| {
+            Decision::Change(Change::new(verb, impact).differing(field, None, Some(wanted)))
+        };
+        match (found.here, found.free) {
+            (Some((_, true)), _) if found.is_downloaded && !self.is_untidy() => {
+                let gone = Change::new("tidy", Impact::InPlace);
+                Decision::Change(gone.differing("download", Some(format!("in {storage}")), None))
+            }
+            (Some((_, true)), _) => Decision::Nothing,
+            (Some((vmid, false)), _) => say("convert", Impact::Create, "template", vmid.to_string()),
+            (None, _) if !is_needed => Decision::Nothing,
+            (None, Some(vmid)) if found.is_downloaded => {
+                say("create", Impact::Create, "template", format!("{vmid} from {name}"))
+            }
+            (None, Some(_)) => say("download", Impact::Create, "from", url.clone()),
+            (None, None) => {
+                let (vmid, other) = found.others.first().cloned().unwrap_or_default();
+                let discard = Change::new("discard", Impact::Destroy);
+                Decision::Change(discard.differing("template", Some(format!("{vmid}: {other}")), None))
+            }
+        }
+    }
+
+    fn act<'a>(
+        &'a self,
+        (): &'a (),
+        found: &'a Found,
+        change: &'a Change,
+        operation: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let slot = found.here.map(|(vmid, _)| vmid).or(found.free).unwrap_or_default();
+            match change.verb.as_str() {
+                "download" => self.download().await?,
+                "create" => self.create(slot, operation).await?,
+                "convert" => {
+                    let path = format!("/nodes/{}/qemu/{slot}/template", part(&self.image.host));
+                    let subject = self.subject();
+                    self.ground.client.run(&subject, Method::POST, &path, &Form::new(), Bound::SHORT).await?;
+                }
+                "tidy" => self.tidy().await?,
+                _ => {
+                    let Some((vmid, name)) = found.others.first() else { return Ok(()) };
+                    discard(&self.ground, *vmid, name).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn output(&self, (): &(), found: &Found) -> Option<Template> {
+        let Image { host, can_link, .. } = &self.image;
+        let (vmid, _) = found.here?;
+        Some(Template { vmid, host: host.clone(), can_link: *can_link })
+    }
+}
+
+/// Removes an image of this castle, if it still is one and nothing is linked to it.
+async fn discard(ground: &Ground, vmid: u32, name: &str) -> Result<(), Fault> {
+    let subject = format!("template {vmid} ({name})");
+    let guests = ground.guests(ground.client.clock().monotonic()).await?;
+    let Some(row) = guests.get(&vmid) else { return Ok(()) };
+    let gone = || Fault::new(Class::RefusedBeforeEffect, subject.clone(), "is not where it was");
+    let config = ground.client.config(&row.host, vmid).await?.ok_or_else(gone)?;
+    match Mark::owner(&ground.castle, config.description()) {
+        Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == name && ground.vmids.contains(&vmid) => {
+            let path = format!("/nodes/{}/qemu/{vmid}", part(&row.host));
+            ground.client.run(&subject, Method::DELETE, &path, &Form::new().with_flag("purge", true), Bound::SHORT).await?;
+            Ok(())
+        }
+        _ => Err(Fault::guard(subject, "is no longer an image of this castle")),
+    }
+}
+
+/// Removes the images that nothing is cloned from any more, once all guests stand.
+pub struct DropOldImages {
+    ground: Arc<Ground>,
+    slots: [u32; 2],
+    /// The image in use.
+    name: String,
+    looks: Looks,
+    /// Those that something is still linked to.
+    kept: Mutex<BTreeSet<u32>>,
+}
+
+impl DropOldImages {
+    /// The step for these numbers.
+    #[must_use]
+    pub fn new(ground: Arc<Ground>, slots: [u32; 2], name: &str) -> Self {
+        Self { ground, slots, name: name.to_owned(), looks: Looks::default(), kept: Mutex::new(BTreeSet::new()) }
+    }
+}
+
+impl Step for DropOldImages {
+    type Needs = (Vec<Arc<super::guest::Standing>>,);
+    type Observed = Vec<(u32, String)>;
+    type Output = ();
+
+    fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<Self::Observed, Fault>> {
+        Box::pin(async move {
+            let client = &self.ground.client;
+            let guests = self.ground.guests(self.looks.since(client.clock().monotonic())).await?;
+            let mut old = Vec::new();
+            for row in self.slots.iter().filter_map(|vmid| guests.get(vmid)).filter(|row| row.name.as_ref() != Some(&self.name)) {
+                let Some(config) = client.config(&row.host, row.vmid).await? else { continue };
+                match Mark::owner(&self.ground.castle, config.description()) {
+                    Owner::Ours(mark) | Owner::Earlier(mark) if mark.name != self.name && config.is_template() => {
+                        old.push((row.vmid, mark.name));
+                    }
+                    _ => {}
+                }
+            }
+            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            old.retain(|(vmid, _)| !kept.contains(vmid));
+            Ok(old)
+        })
+    }
+
+    fn decide(&self, _: &Self::Needs, old: &Self::Observed) -> Decision {
+        let Some((vmid, name)) = old.first() else { return Decision::Nothing };
+        let discard = Change::new("discard", Impact::Destroy);
+        Decision::Change(discard.differing("template", Some(format!("{vmid}: {name}")), None))
+    }
+
+    fn act<'a>(
+        &'a self,
+        _: &'a Self::Needs,
+        old: &'a Self::Observed,
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let Some((vmid, name)) = old.first() else { return Ok(()) };
+            match discard(&self.ground, *vmid, name).await {
+                // Something is linked to it: it stays until that is gone.
+                Err(fault) if ErrorClass::of_sentence(&fault.evidence) == ErrorClass::BaseInUse => {
+                    self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(*vmid);
+                    Ok(())
+                }
+                result => result,
+            }
+        })
+    }
+
+    fn output(&self, _: &Self::Needs, _: &Self::Observed) {}
+}

@@ -1,0 +1,93 @@
+//! A guest that runs.
+
+use std::sync::Arc;
+
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_http::Method;
+use castle_seams::BoxFuture;
+
+use super::ground::{Ground, Looks};
+use super::guest::Standing;
+use crate::client::{Bound, part};
+use crate::model::Form;
+
+/// Starts a guest, and starts it again when it has stopped.
+pub struct RunGuest {
+    ground: Arc<Ground>,
+    name: String,
+    looks: Looks,
+}
+
+/// Whether a guest runs, and where it is.
+#[derive(Debug)]
+pub struct Power {
+    standing: Standing,
+    is_running: bool,
+}
+
+impl RunGuest {
+    /// The step for the guest of this name.
+    #[must_use]
+    pub fn new(ground: Arc<Ground>, name: &str) -> Self {
+        Self { ground, name: name.to_owned(), looks: Looks::default() }
+    }
+
+    fn subject(&self, vmid: u32) -> String {
+        format!("VM {vmid} ({})", self.name)
+    }
+}
+
+impl Step for RunGuest {
+    type Needs = (Arc<Standing>,);
+    type Observed = Power;
+    type Output = Standing;
+
+    fn observe<'a>(&'a self, (standing,): &'a Self::Needs) -> BoxFuture<'a, Result<Power, Fault>> {
+        Box::pin(async move {
+            let (client, vmid) = (&self.ground.client, standing.vmid);
+            let guests = self.ground.guests(self.looks.since(client.clock().monotonic())).await?;
+            let row = guests.get(&vmid);
+            let host = row.map_or(&standing.host, |row| &row.host).clone();
+            let standing = Standing { vmid, host };
+            // The list is a few seconds old: what it says of running guests is believed, the rest is asked.
+            if row.is_some_and(|row| row.is_running() && row.lock.is_none()) && !self.ground.deep {
+                return Ok(Power { standing, is_running: true });
+            }
+            let gone = || Fault::new(Class::RefusedBeforeEffect, self.subject(vmid), "is not where it was");
+            let is_running = client.is_running(&standing.host, vmid).await?.ok_or_else(gone)?;
+            Ok(Power { standing, is_running })
+        })
+    }
+
+    fn decide(&self, _: &Self::Needs, power: &Power) -> Decision {
+        if power.is_running {
+            return Decision::Nothing;
+        }
+        let change = Change::new("start", Impact::InPlace);
+        Decision::Change(change.differing("state", Some("stopped".into()), Some("running".into())))
+    }
+
+    fn act<'a>(
+        &'a self,
+        _: &'a Self::Needs,
+        power: &'a Power,
+        _: &'a Change,
+        operation: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let Standing { vmid, host } = &power.standing;
+            let (client, subject) = (&self.ground.client, self.subject(*vmid));
+            let gone = || Fault::new(Class::RefusedBeforeEffect, subject.clone(), "is not where it was");
+            let config = client.config(host, *vmid).await?.ok_or_else(gone)?;
+            let mark = self.ground.guard(*vmid, &self.name, &config)?;
+            Ground::fence(*vmid, &mark, operation.epoch)?;
+            let path = format!("/nodes/{}/qemu/{vmid}/status/start", part(host));
+            client.run(&subject, Method::POST, &path, &Form::new(), Bound::SHORT).await?;
+            Ok(())
+        })
+    }
+
+    fn output(&self, _: &Self::Needs, power: &Power) -> Standing {
+        power.standing.clone()
+    }
+}
