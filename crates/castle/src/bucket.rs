@@ -9,17 +9,14 @@ use castle_s3::{Credentials, S3Config, S3Store};
 use castle_seams::{Dial, TcpDial};
 use castle_spec::model::S3Bucket;
 use castle_spec::values::SecretReference;
-use zeroize::Zeroizing;
 
 use crate::keeping::Doors;
-
-/// No key is longer.
-const MAX_SECRET_BYTES: u64 = 64 << 10;
+use crate::secret::secret;
 
 /// The store in a bucket, and what to call it.
 pub(crate) fn open(bucket: &S3Bucket, castle_file: &Path, doors: &Doors) -> Result<(Arc<dyn Store>, String), String> {
     let resolve = |reference: &SecretReference, what: &str| {
-        secret(reference, castle_file, doors).map_err(|why| format!("state.store.s3.{what}: {why}"))
+        secret(reference, castle_file, doors.disk.as_ref()).map_err(|why| format!("state.store.s3.{what}: {why}"))
     };
     let credentials = Credentials {
         access_key_id: resolve(&bucket.access_key, "accessKey")?.to_string(),
@@ -43,24 +40,4 @@ pub(crate) fn open(bucket: &S3Bucket, castle_file: &Path, doors: &Doors) -> Resu
     let dial: Arc<dyn Dial> = Arc::new(TcpDial { timeout: Duration::from_secs(10) });
     let store = S3Store::new(&config, credentials, dial, doors.clock.clone()).map_err(|error| error.to_string())?;
     Ok((Arc::new(store), place))
-}
-
-/// What a reference refers to, as far as it can be had without the vault.
-fn secret(reference: &SecretReference, castle_file: &Path, doors: &Doors) -> Result<Zeroizing<String>, String> {
-    let text = match reference {
-        SecretReference::Env(name) => {
-            std::env::var(name).map(Zeroizing::new).map_err(|_| format!("the environment has no {name}"))?
-        }
-        SecretReference::File(path) => {
-            let file = castle_file.parent().unwrap_or(Path::new("")).join(path);
-            let bytes = doors.disk.read(&file, MAX_SECRET_BYTES).map_err(|error| error.to_string())?;
-            let bytes = Zeroizing::new(bytes);
-            let text = std::str::from_utf8(&bytes).map_err(|_| format!("{} is not text", file.display()))?;
-            Zeroizing::new(text.trim_end_matches('\n').to_owned())
-        }
-        SecretReference::Sops { .. } | SecretReference::Vault(_) => {
-            return Err("this castle cannot open SOPS files and vaults yet: use env:NAME or file:PATH".to_owned());
-        }
-    };
-    if text.is_empty() { Err(format!("{reference} is empty")) } else { Ok(text) }
 }

@@ -50,6 +50,12 @@ pub enum Color {
 pub(crate) enum Command {
     New(commands::new::NewArgs),
     Check(commands::check::CheckArgs),
+    Plan(commands::plan::PlanArgs),
+    Up(commands::up::UpArgs),
+    Status(commands::status::StatusArgs),
+    Down(commands::down::DownArgs),
+    Wipe(commands::wipe::WipeArgs),
+    Datacenter(commands::datacenter::DatacenterArgs),
     State(commands::state::StateArgs),
     Lock(commands::lock::LockArgs),
     Schema(commands::schema::SchemaArgs),

@@ -3,8 +3,14 @@
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod confirm;
+pub(crate) mod datacenter;
+pub(crate) mod down;
 pub(crate) mod lock;
 pub(crate) mod man;
 pub(crate) mod new;
+pub(crate) mod plan;
 pub(crate) mod schema;
 pub(crate) mod state;
+pub(crate) mod status;
+pub(crate) mod up;
+pub(crate) mod wipe;

@@ -9,7 +9,7 @@ use castle_engine::{
     run,
 };
 use castle_seams::{Clock, Disk, Entropy, Signals};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::output::{Exit, Printer};
 
@@ -41,15 +41,24 @@ pub struct Setting<'s> {
     pub signals: &'s dyn Signals,
 }
 
-/// Runs `graph` and tells people or programs about it.
-pub async fn drive(graph: Graph, setting: Setting<'_>, printer: Printer) -> Exit {
-    let teller = Teller { printer: Mutex::new(printer) };
+/// A run that has ended, before anything is said of how.
+pub struct Driven {
+    /// How each step ended.
+    pub report: Report,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Runs `graph` and tells people or programs about it as it goes.
+///
+/// # Errors
+///
+/// How the verb ends if nothing could be begun; it has been said why.
+pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) -> Result<Driven, Exit> {
     let Setting { verb, castle, layer, folder, disk, clock, entropy, fence, seal, signals } = setting;
     // A state that nobody can read is a state that is lost.
     if let Err(error) = seal.prove() {
-        return teller
-            .printer()
-            .failed(verb, &format!("the state could not be opened again: {error}; nothing was done"));
+        return Err(printer.failed(verb, &format!("the state could not be opened again: {error}; nothing was done")));
     }
     let opened = disk
         .create_dir_all(folder, 0o700)
@@ -57,24 +66,25 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: Printer) -> Exit
         .and_then(|()| Journal::open(&disk, &folder.join("journal"), &castle).map_err(|error| error.to_string()));
     let (journal, recovery) = match opened {
         Ok(opened) => opened,
-        Err(why) => return teller.printer().failed(verb, &why),
+        Err(why) => return Err(printer.failed(verb, &why)),
     };
     if !recovery.open.is_empty() {
         let steps: Vec<String> = recovery.open.iter().map(|intent| intent.step.to_string()).collect();
-        teller.printer().say(&format!("An earlier run was cut off at {}: looking at what it did.", steps.join(", ")));
+        printer.say(&format!("An earlier run was cut off at {}: looking at what it did.", steps.join(", ")));
     }
     if let Some(damage) = &recovery.damage {
         let bytes = recovery.dropped_bytes;
-        teller.printer().say(&format!(
+        printer.say(&format!(
             "The journal's last {bytes} bytes were bad ({damage:?}) and are set aside: looking at the world instead."
         ));
     }
     let journal = Mutex::new(journal);
-    let mut predictions = remembered(disk.as_ref(), &folder.join(PREDICTIONS));
+    let mut predictions = remembered(disk.as_ref(), folder);
     let graph = graph.predicted_by(&predictions);
+    let teller = Teller { printer: Mutex::new(printer) };
     let tools = Tools { clock, entropy, fence, listener: &teller, signals: Some(signals), journal: Some(&journal) };
     let start = clock.monotonic();
-    let wanted = Wanted { layer, ..Wanted::all(castle.clone()) };
+    let wanted = Wanted { layer, ..Wanted::all(castle) };
     let report = run(&graph, tools, &wanted).await;
     let took = clock.monotonic().saturating_sub(start);
     // For people and for the next run's predictions; that they cannot be kept is no failure of the run.
@@ -86,21 +96,27 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: Printer) -> Exit
         predictions.learn(&report.timeline);
         keep(PREDICTIONS, serde_json::to_vec(&predictions).unwrap_or_default());
     }
-    teller.close(verb, &castle, &report, took)
+    Ok(Driven { report, took })
 }
 
 /// What earlier runs tell; nothing if there were none, or if it can no longer be read.
-fn remembered(disk: &dyn Disk, file: &Path) -> Predictions {
-    let bytes = disk.read(file, MAX_PREDICTIONS_BYTES).unwrap_or_default();
+pub(crate) fn remembered(disk: &dyn Disk, folder: &Path) -> Predictions {
+    let bytes = disk.read(&folder.join(PREDICTIONS), MAX_PREDICTIONS_BYTES).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
 /// Tells about events as they happen.
-struct Teller {
-    printer: Mutex<Printer>,
+struct Teller<'p> {
+    printer: Mutex<&'p mut Printer>,
 }
 
-impl Listener for Teller {
+impl<'p> Teller<'p> {
+    fn printer(&self) -> MutexGuard<'_, &'p mut Printer> {
+        self.printer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listener for Teller<'_> {
     fn hear(&self, event: &Event) {
         let mut printer = self.printer();
         if printer.is_json() {
@@ -138,67 +154,81 @@ fn line(what: &What, verbose: bool) -> Option<String> {
     }
 }
 
-impl Teller {
-    fn printer(&self) -> MutexGuard<'_, Printer> {
-        self.printer.lock().unwrap_or_else(PoisonError::into_inner)
+/// The closing word of a verb, with what it adds to the result object, and the exit code that goes with it.
+///
+/// `changed` is the word for a run that did what was asked.
+pub fn conclude(
+    verb: &str,
+    changed: &str,
+    castle: &str,
+    driven: &Driven,
+    more: Map<String, Value>,
+    printer: &mut Printer,
+) -> Exit {
+    let Driven { report, took } = driven;
+    let count = |how: fn(&Outcome) -> bool| report.ended(how).count();
+    let failed = count(|outcome| matches!(outcome, Outcome::Failed { .. }));
+    let guarded = count(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded));
+    let skipped = count(|outcome| matches!(outcome, Outcome::Skipped { .. }));
+    let remaining: Vec<String> =
+        report.ended(|outcome| *outcome == Outcome::Remaining).map(|(step, _)| step.to_string()).collect();
+    let acted = count(|outcome| matches!(outcome, Outcome::Done { effects } if *effects > 0));
+    let (result, exit) = match () {
+        () if report.interrupted => ("interrupted", Exit::Interrupted),
+        () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),
+        () if failed > 0 || !remaining.is_empty() => ("failed", Exit::Failed),
+        () if acted == 0 && changed != "gone" => ("unchanged", Exit::Done),
+        () => (changed, Exit::Done),
+    };
+    let total = report.outcomes.len();
+    let problems = problems(report, printer);
+    if report.interrupted {
+        let names = remaining.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
+        let more = if remaining.len() > 10 { ", …" } else { "" };
+        printer.say(&format!(
+            "Interrupted. {} of {total} steps remain: {names}{more}\nRun the same command again to go on.",
+            remaining.len()
+        ));
+    } else {
+        let seconds = took.as_secs_f64();
+        printer.say(&format!("{result} in {seconds:.1} s: {total} steps, {acted} of them changed something, {failed} failed, {skipped} skipped"));
     }
+    let path: Vec<Value> = report
+        .timeline
+        .critical_path
+        .iter()
+        .map(|span| json!({"step": span.step.to_string(), "waited": span.waited.as_secs_f64(), "worked": span.worked.as_secs_f64()}))
+        .collect();
+    let mut object = json!({
+        "verb": verb, "castle": castle, "result": result, "seconds": took.as_secs_f64(),
+        "steps": {"total": total, "acted": acted, "failed": failed, "skipped": skipped, "remaining": remaining.len()},
+        "critical_path": path, "problems": problems,
+    });
+    if let Some(object) = object.as_object_mut() {
+        object.extend(more);
+    }
+    printer.result(&object);
+    exit
+}
 
-    /// The closing word, and the exit code that goes with it.
-    fn close(&self, verb: &str, castle: &CastleId, report: &Report, took: Duration) -> Exit {
-        let mut printer = self.printer();
-        let count = |how: fn(&Outcome) -> bool| report.ended(how).count();
-        let failed = count(|outcome| matches!(outcome, Outcome::Failed { .. }));
-        let skipped = count(|outcome| matches!(outcome, Outcome::Skipped { .. }));
-        let remaining: Vec<String> =
-            report.ended(|outcome| *outcome == Outcome::Remaining).map(|(step, _)| step.to_string()).collect();
-        let acted = count(|outcome| matches!(outcome, Outcome::Done { effects } if *effects > 0));
-        let (result, exit) = match () {
-            () if report.interrupted => ("interrupted", Exit::Interrupted),
-            () if failed > 0 || !remaining.is_empty() => ("failed", Exit::Failed),
-            () if acted == 0 => ("unchanged", Exit::Done),
-            () => ("raised", Exit::Done),
-        };
-        let total = report.outcomes.len();
-        let mut problems = Vec::new();
-        for (step, outcome) in report.ended(|outcome| !outcome.is_done()) {
-            match outcome {
-                Outcome::Failed { fault } => {
-                    let next = if fault.next.is_empty() { String::new() } else { format!("\n  next: {}", fault.next) };
-                    printer.complain_to_people(&format!("{step} failed: {fault}{next}"));
-                    let (summary, hint) = (fault.to_string(), fault.next.clone());
-                    problems
-                        .push(json!({"severity": "error", "step": step.to_string(), "summary": summary, "hint": hint}));
-                }
-                Outcome::Skipped { because } => {
-                    printer.complain_to_people(&format!("{step} was not begun: it needs {because}"));
-                    let summary = format!("not begun: it needs {because}");
-                    problems.push(json!({"severity": "note", "step": step.to_string(), "summary": summary}));
-                }
-                _ => {}
+/// What went wrong: said to people, and as objects for programs.
+pub(crate) fn problems(report: &Report, printer: &mut Printer) -> Vec<Value> {
+    let mut problems = Vec::new();
+    for (step, outcome) in report.ended(|outcome| !outcome.is_done()) {
+        match outcome {
+            Outcome::Failed { fault } => {
+                let next = if fault.next.is_empty() { String::new() } else { format!("\n  next: {}", fault.next) };
+                printer.complain_to_people(&format!("{step} failed: {fault}{next}"));
+                let (summary, hint) = (fault.to_string(), fault.next.clone());
+                problems.push(json!({"severity": "error", "step": step.to_string(), "summary": summary, "hint": hint}));
             }
+            Outcome::Skipped { because } => {
+                printer.complain_to_people(&format!("{step} was not begun: it needs {because}"));
+                let summary = format!("not begun: it needs {because}");
+                problems.push(json!({"severity": "note", "step": step.to_string(), "summary": summary}));
+            }
+            _ => {}
         }
-        if report.interrupted {
-            let names = remaining.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
-            let more = if remaining.len() > 10 { ", …" } else { "" };
-            printer.say(&format!(
-                "Interrupted. {} of {total} steps remain: {names}{more}\nRun the same command again to go on.",
-                remaining.len()
-            ));
-        } else {
-            let seconds = took.as_secs_f64();
-            printer.say(&format!("{result} in {seconds:.1} s: {total} steps, {acted} of them changed something, {failed} failed, {skipped} skipped"));
-        }
-        let path: Vec<Value> = report
-            .timeline
-            .critical_path
-            .iter()
-            .map(|span| json!({"step": span.step.to_string(), "waited": span.waited.as_secs_f64(), "worked": span.worked.as_secs_f64()}))
-            .collect();
-        printer.result(&json!({
-            "verb": verb, "castle": castle.name, "result": result, "seconds": took.as_secs_f64(),
-            "steps": {"total": total, "acted": acted, "failed": failed, "skipped": skipped, "remaining": remaining.len()},
-            "critical_path": path, "problems": problems,
-        }));
-        exit
     }
+    problems
 }

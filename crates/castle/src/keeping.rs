@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use castle_engine::{Applicant, CastleId, DirectoryStore, Lease, Memory, Seal, State, Store, Taking, lineage};
 use castle_seams::{Clock, Disk, DiskErrorKind, Entropy, LockGuard, SystemClock, SystemDisk, SystemEntropy};
-use castle_spec::model::StateStore;
-use castle_spec::{Castle, Severity};
+use castle_spec::model::{Platform, StateStore};
+use castle_spec::{Castle, Node, Severity};
 use zeroize::Zeroizing;
 
 use crate::project;
 
+const NO_IDENTITY: &str = "there is no age identity: make one with `age-keygen -o ~/.config/sops/age/keys.txt`, or name it by \
+                           SOPS_AGE_KEY_FILE";
 /// No file with keys is longer.
 const MAX_KEY_BYTES: u64 = 1 << 20;
 /// What this machine remembers of a castle's state is a few numbers.
@@ -31,8 +33,11 @@ impl Doors {
 
 /// The memory of one castle on one platform.
 pub(crate) struct Kept {
-    doors: Doors,
-    castle: Castle,
+    pub(crate) doors: Doors,
+    /// The file it was read from.
+    pub(crate) file: PathBuf,
+    pub(crate) castle: Castle,
+    pub(crate) nodes: Vec<Node>,
     pub(crate) store: Arc<dyn Store>,
     /// The folder on this machine: the store itself, or what this machine has seen of it.
     folder: PathBuf,
@@ -47,6 +52,7 @@ impl Kept {
         let bytes = doors.disk.read(&file, castle_spec::MAX_BYTES).map_err(|error| error.to_string())?;
         let reading = castle_spec::read(&bytes);
         let errors = reading.problems.iter().filter(|problem| problem.code.severity() == Severity::Error).count();
+        let nodes = reading.nodes;
         let castle = reading.castle.ok_or_else(|| {
             format!("{} is not valid ({errors} errors): castle check {}", file.display(), path.display())
         })?;
@@ -57,7 +63,7 @@ impl Kept {
             }
             StateStore::S3(bucket) => crate::bucket::open(bucket, &file, &doors)?,
         };
-        Ok(Self { doors, castle, store, folder, place })
+        Ok(Self { doors, file, castle, nodes, store, folder, place })
     }
 
     /// The castle and its platform: each pair has a memory of its own.
@@ -81,7 +87,20 @@ impl Kept {
 
     /// The state, opened with the keys of whoever runs castle.
     pub(crate) fn state(&self, castle: CastleId) -> Result<State, String> {
-        let identities = identities(self.doors.disk.as_ref())?;
+        let seal = self.seal()?;
+        let doors = (self.doors.clock.clone(), self.doors.entropy.clone());
+        Ok(State::new(self.store.clone(), seal, castle, doors, &self.owner(), self.memory()?))
+    }
+
+    /// What the state is sealed with, and opened.
+    pub(crate) fn seal(&self) -> Result<Seal, String> {
+        let mut identities = identities(self.doors.disk.as_ref())?;
+        if identities.is_empty() {
+            identities = match &self.castle.platform.value {
+                Platform::Embedded(_) => vec![self.embedded_identity()?],
+                Platform::Proxmox(_) => return Err(NO_IDENTITY.to_owned()),
+            };
+        }
         let recipients = self.castle.state.recipients.as_ref();
         let seal = match recipients {
             Some(recipients) => {
@@ -90,9 +109,28 @@ impl Kept {
             }
             None => Seal::own(&identities),
         };
-        let seal = seal.map_err(|error| format!("the state cannot be opened: {error}"))?;
-        let doors = (self.doors.clock.clone(), self.doors.entropy.clone());
-        Ok(State::new(self.store.clone(), seal, castle, doors, &self.owner(), self.memory()?))
+        seal.map_err(|error| format!("the state cannot be opened: {error}"))
+    }
+
+    /// The identity for castles that stand in a simulation, for who has no other: made when it is first needed.
+    fn embedded_identity(&self) -> Result<Zeroizing<String>, String> {
+        let (disk, file) = (&self.doors.disk, self.folder.join("embedded.agekey"));
+        disk.create_dir_all(&self.folder, 0o700).map_err(|error| error.to_string())?;
+        let fresh = Seal::mint_identity();
+        match disk.create_new(&file, format!("{}\n", *fresh).as_bytes(), 0o600) {
+            Ok(()) => Ok(fresh),
+            Err(error) if error.kind == DiskErrorKind::AlreadyExists => {
+                let bytes = Zeroizing::new(disk.read(&file, MAX_KEY_BYTES).map_err(|error| error.to_string())?);
+                let text = std::str::from_utf8(&bytes).map_err(|_| format!("{} is damaged", file.display()))?;
+                Ok(Zeroizing::new(text.trim().to_owned()))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The folder on this machine for what belongs to this castle alone.
+    pub(crate) fn own_folder(&self) -> PathBuf {
+        self.folder.join(self.key())
     }
 
     fn memory_file(&self) -> PathBuf {
@@ -118,14 +156,16 @@ impl Kept {
     }
 
     /// Makes this process the only writer: first on this machine, then everywhere.
-    pub(crate) async fn lease(&self, taking: Taking) -> Result<Held, String> {
-        let folder = self.folder.join(self.key());
+    ///
+    /// `seen_epoch` is the highest epoch that marks in the world bear, as far as it is known.
+    pub(crate) async fn lease(&self, taking: Taking, seen_epoch: u64) -> Result<Held, String> {
+        let folder = self.own_folder();
         self.doors.disk.create_dir_all(&folder, 0o700).map_err(|error| error.to_string())?;
         let turn = self.doors.disk.try_lock(&folder.join(".writer"), 0o600).map_err(|error| match error.kind {
             DiskErrorKind::Locked => format!("another castle on this machine works on {}", self.name()),
             _ => error.to_string(),
         })?;
-        let applicant = Applicant { owner: self.owner(), machine: self.machine()? };
+        let applicant = Applicant { owner: self.owner(), machine: self.machine()?, seen_epoch };
         let doors = (self.doors.clock.clone(), self.doors.entropy.as_ref());
         let lease = Lease::take(self.store.clone(), &self.key(), doors, &applicant, taking).await;
         Ok(Held { lease: lease.map_err(|error| error.to_string())?, _turn: turn })
@@ -177,7 +217,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The age identities of whoever runs castle, from where sops looks for them.
+/// The age identities of whoever runs castle, from where sops looks for them; none if there are none.
 fn identities(disk: &dyn Disk) -> Result<Vec<Zeroizing<String>>, String> {
     let mut found = Vec::new();
     let mut take = |text: &str| {
@@ -204,13 +244,6 @@ fn identities(disk: &dyn Disk) -> Result<Vec<Zeroizing<String>>, String> {
             Err(error) if error.kind == DiskErrorKind::NotFound && !must_exist => {}
             Err(error) => return Err(error.to_string()),
         }
-    }
-    if found.is_empty() {
-        return Err(
-            "there is no age identity: make one with `age-keygen -o ~/.config/sops/age/keys.txt`, or name it by \
-                    SOPS_AGE_KEY_FILE"
-                .to_owned(),
-        );
     }
     Ok(found)
 }

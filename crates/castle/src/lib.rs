@@ -6,10 +6,14 @@ mod bucket;
 mod cli;
 mod commands;
 mod drive;
+mod embedded;
+mod hypervisor;
 mod keeping;
 mod output;
 mod project;
 mod resolved;
+mod secret;
+mod stand;
 
 use std::process::ExitCode;
 
@@ -18,7 +22,7 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 
 pub use cli::{Color, Global};
-pub use drive::{Setting, drive};
+pub use drive::{Driven, Setting, conclude, drive};
 pub use output::{Exit, Printer};
 
 /// Runs the command line of this process.
@@ -37,6 +41,12 @@ pub fn main() -> ExitCode {
     let exit = match cli.command {
         Command::New(args) => commands::new::run(&args, &disk, &mut printer),
         Command::Check(args) => commands::check::run(&args, &disk, &mut printer),
+        Command::Plan(args) => waiting(commands::plan::run(&args, &mut printer)),
+        Command::Up(args) => waiting(commands::up::run(&args, &mut printer)),
+        Command::Status(args) => waiting(commands::status::run(&args, &mut printer)),
+        Command::Down(args) => waiting(commands::down::run(&args, &mut printer)),
+        Command::Wipe(args) => waiting(commands::wipe::run(&args, &mut printer)),
+        Command::Datacenter(args) => waiting(commands::datacenter::run(&args, &mut printer)),
         Command::State(args) => waiting(commands::state::run(&args, &mut printer)),
         Command::Lock(args) => waiting(commands::lock::run(&args, &mut printer)),
         Command::Schema(args) => commands::schema::run(&args, &mut printer),

@@ -19,6 +19,8 @@ pub enum Exit {
     Done,
     /// It did not work.
     Failed,
+    /// Something is not as it should be, which was the question.
+    Differs,
     /// It would not be safe.
     Refused,
     /// What was asked for cannot be.
@@ -32,6 +34,7 @@ impl From<Exit> for ExitCode {
         Self::from(match exit {
             Exit::Done => 0,
             Exit::Failed => 1,
+            Exit::Differs => 2,
             Exit::Refused => 3,
             Exit::Invalid => 4,
             Exit::Interrupted => 130,

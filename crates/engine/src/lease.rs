@@ -90,6 +90,8 @@ pub struct Applicant {
     pub owner: String,
     /// The machine.
     pub machine: String,
+    /// The highest epoch that marks in the world bear. A store that has forgotten it starts after it.
+    pub seen_epoch: u64,
 }
 
 /// The lease of a castle, held.
@@ -158,7 +160,7 @@ impl Lease {
         entropy.fill(&mut drawn).map_err(|error| LeaseError::Entropy(error.to_string()))?;
         let unix = unix(now);
         let holder = Holder {
-            epoch: before.as_ref().map_or(0, |(holder, _)| holder.epoch) + 1,
+            epoch: before.as_ref().map_or(0, |(holder, _)| holder.epoch).max(applicant.seen_epoch) + 1,
             owner: applicant.owner.clone(),
             machine: applicant.machine.clone(),
             taken_unix: unix,

@@ -82,3 +82,46 @@ pub async fn find_or_found(store: &dyn Store, name: &str, entropy: &dyn Entropy)
         Err(error) => Err(error.into()),
     }
 }
+
+/// Writes down which castle `castle` is, in a store that has never heard of it: found by its marks, for instance.
+///
+/// # Errors
+///
+/// If the store knows another castle of that name, or fails.
+pub async fn adopt(store: &dyn Store, castle: &CastleId) -> Result<(), LineageError> {
+    let bytes = serde_json::to_vec(&Birth { format: FORMAT, castle: castle.clone() }).unwrap_or_default();
+    match store.put(&key_of(&castle.name), &bytes, Expect::Nothing).await {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(error.kind, StoreErrorKind::Conflict | StoreErrorKind::Unknown) => {
+            match find(store, &castle.name).await? {
+                Some(found) if found == *castle => Ok(()),
+                _ => Err(error.into()),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Begins the next life of a castle that was taken down. Begun twice, it is begun once.
+///
+/// # Errors
+///
+/// If the store fails, or knows another castle of that name.
+pub async fn next_life(store: &dyn Store, castle: &CastleId) -> Result<CastleId, LineageError> {
+    let key = key_of(&castle.name);
+    let next = CastleId { generation: castle.generation + 1, ..castle.clone() };
+    let gone = || LineageError::Damaged(key.clone(), "it is gone".to_owned());
+    let found = store.get(&key).await?.ok_or_else(gone)?;
+    if find(store, &castle.name).await?.is_some_and(|found| found == next) {
+        return Ok(next);
+    }
+    let bytes = serde_json::to_vec(&Birth { format: FORMAT, castle: next.clone() }).unwrap_or_default();
+    match store.put(&key, &bytes, Expect::Version(&found.tag)).await {
+        Ok(_) => Ok(next),
+        Err(error) if error.kind == StoreErrorKind::Unknown => match find(store, &castle.name).await? {
+            Some(found) if found == next => Ok(next),
+            _ => Err(error.into()),
+        },
+        Err(error) => Err(error.into()),
+    }
+}

@@ -27,6 +27,20 @@ pub enum Trust {
     Fingerprint([u8; 32]),
 }
 
+impl Trust {
+    /// Believes the certificate with this fingerprint, written as everybody writes fingerprints: `AA:BB:…`, 32 pairs.
+    ///
+    /// # Errors
+    ///
+    /// [`TrustError`] if it is none.
+    pub fn fingerprint(text: &str) -> Result<Self, TrustError> {
+        let octets: Option<Vec<u8>> = text.split(':').map(|pair| u8::from_str_radix(pair, 16).ok()).collect();
+        let fingerprint = octets.and_then(|octets| <[u8; 32]>::try_from(octets).ok());
+        let wrong = || TrustError { why: "a fingerprint is 32 pairs of hexadecimal digits with `:` between".to_owned() };
+        fingerprint.map(Self::Fingerprint).ok_or_else(wrong)
+    }
+}
+
 /// There is no way to judge certificates by what was given.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("no certificate can be judged by what is trusted: {why}")]

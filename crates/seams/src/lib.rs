@@ -31,7 +31,7 @@ pub use disk::{
 };
 pub use entropy::{Entropy, EntropyError, SystemEntropy};
 pub use keys::{KeyKind, KeyMint, MintError, PrivateKey, SystemKeyMint};
-pub use signals::{Signal, Signals, SystemSignals};
+pub use signals::{Signal, Signals, SystemSignals, terminate};
 
 /// What the asynchronous doors return, so that their traits stay object-safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

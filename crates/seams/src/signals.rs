@@ -56,6 +56,17 @@ impl SystemSignals {
     }
 }
 
+/// Asks another process of this machine to stop, as a supervisor does (SIGTERM).
+///
+/// # Errors
+///
+/// If there is no such process, or it is not ours to ask.
+pub fn terminate(process: u32) -> io::Result<()> {
+    let asked = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = asked.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{process} is no process")))?;
+    Ok(rustix::process::kill_process(pid, rustix::process::Signal::TERM)?)
+}
+
 fn context(subject: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot listen for {subject}: {error}"))
 }

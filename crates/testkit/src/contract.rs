@@ -32,6 +32,8 @@ pub trait Outside {
 pub trait Subject {
     /// Its world.
     type World: Outside;
+    /// Whether some of its calls may fail for good without harm: a look at a task that is followed by another look.
+    const FORGIVES: bool = false;
     /// A world before anything was done.
     fn world(&self, pulse: &Pulse, clock: Arc<dyn Clock>) -> Self::World;
     /// The same world, met by another process.
@@ -155,7 +157,8 @@ pub fn hold_when_failed<S: Subject>(subject: &S) -> usize {
                     let failed = report
                         .as_ref()
                         .map(|report| report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count());
-                    assert_eq!(failed, Some(1), "{when}: one step fails, and only that one");
+                    let enough = if S::FORGIVES { 0..=1 } else { 1..=1 };
+                    assert!(failed.is_some_and(|failed| enough.contains(&failed)), "{when}: one step fails, and only that one");
                     report = converge(&subject.graph(&world), &disk, &pulse, clock, number).await;
                 }
                 done(report, &when);

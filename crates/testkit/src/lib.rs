@@ -14,6 +14,7 @@ pub mod contract;
 mod disk;
 mod pulse;
 mod trace;
+pub mod vendor;
 mod world;
 
 pub use chance::Chance;

@@ -17,3 +17,14 @@ pub(crate) fn confirmed(question: &str, yes: bool, printer: &mut Printer) -> boo
     let mut answer = String::new();
     input.lock().read_line(&mut answer).is_ok() && answer.trim() == "yes"
 }
+
+/// Whether someone at a terminal types just this.
+pub(crate) fn typed(question: &str, expected: &str, printer: &mut Printer) -> bool {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return false;
+    }
+    printer.complain(&format!("{question} Type {expected} to go on:"));
+    let mut answer = String::new();
+    input.lock().read_line(&mut answer).is_ok() && answer.trim() == expected
+}

@@ -80,7 +80,7 @@ async fn take(kept: &Kept, holder: Option<&Holder>, yes: bool, printer: &mut Pri
     if holder.is_some_and(|holder| !holder.released) && !confirmed(&question, yes, printer) {
         return printer.refused("lock", "the lock was left where it is: answer yes, or give --yes");
     }
-    let held = match kept.lease(Taking::ByForce).await {
+    let held = match kept.lease(Taking::ByForce, 0).await {
         Ok(held) => held,
         Err(why) => return printer.failed("lock", &why),
     };

@@ -101,7 +101,11 @@ fn child(folder: &Path) -> ExitCode {
             signals: &signals,
         };
         let global = castle::Global { json, quiet: false, verbose: false, color: castle::Color::Never };
-        castle::drive(chain(folder, slow), setting, castle::Printer::new(&global)).await
+        let mut printer = castle::Printer::new(&global);
+        match castle::drive(chain(folder, slow), setting, &mut printer).await {
+            Ok(driven) => castle::conclude("up", "raised", "blue", &driven, serde_json::Map::new(), &mut printer),
+            Err(exit) => exit,
+        }
     });
     exit.into()
 }

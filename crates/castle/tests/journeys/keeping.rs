@@ -125,7 +125,7 @@ impl Clock for Late {
 }
 
 fn take(world: &World, clock: Arc<dyn Clock>) -> Lease {
-    let elsewhere = Applicant { owner: "you@elsewhere".to_owned(), machine: "elsewhere".to_owned() };
+    let elsewhere = Applicant { owner: "you@elsewhere".to_owned(), machine: "elsewhere".to_owned(), seen_epoch: 0 };
     wait(Lease::take(store(world), KEY, (clock, &SystemEntropy), &elsewhere, Taking::Politely)).unwrap()
 }
 
@@ -160,7 +160,7 @@ fn a_lock_left_by_a_killed_castle_on_this_machine_is_no_hindrance() {
     let world = raised();
     assert_eq!(world.castle(&["lock", "take", "--yes"]).code, Some(0));
     let machine = world.read(".local/state/castle/.machine");
-    let killed = Applicant { owner: "me@here".to_owned(), machine };
+    let killed = Applicant { owner: "me@here".to_owned(), machine, seen_epoch: 0 };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     wait(Lease::take(store(&world), KEY, (clock, &SystemEntropy), &killed, Taking::Politely)).unwrap();
     assert!(world.castle(&["lock", "show"]).stdout.contains("(alive)"));

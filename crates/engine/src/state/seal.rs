@@ -79,6 +79,13 @@ impl Seal {
         Self::new(&recipients, identities)
     }
 
+    /// A new identity, for who has none.
+    #[must_use]
+    pub fn mint_identity() -> Zeroizing<String> {
+        use age::secrecy::ExposeSecret;
+        Zeroizing::new(x25519::Identity::generate().to_string().expose_secret().to_owned())
+    }
+
     /// Holds that what is sealed now can be opened again: to be asked before the first effect, for a state that nobody can read
     /// is a state that is lost.
     ///

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use castle_engine::{
-    Applicant, DirectoryStore, Expect, Fence, Found, Lease, LeaseError, Store, StoreError, StoreErrorKind, Stored, Tag,
+    Applicant, CastleId, DirectoryStore, Expect, Fence, Found, Lease, LeaseError, Store, StoreError, StoreErrorKind, Stored, Tag,
     Taking, lineage, look,
 };
 use castle_seams::{BoxFuture, Clock, Disk};
@@ -17,7 +17,7 @@ fn store() -> Arc<dyn Store> {
 }
 
 fn applicant(machine: &str) -> Applicant {
-    Applicant { owner: format!("me@{machine}"), machine: machine.to_owned() }
+    Applicant { owner: format!("me@{machine}"), machine: machine.to_owned(), seen_epoch: 0 }
 }
 
 async fn take(
@@ -213,5 +213,32 @@ fn a_store_without_conditional_writes_is_refused_at_the_birth_of_a_castle() {
         let good = store();
         let castle = lineage::find_or_found(good.as_ref(), "blue", &chance).await.unwrap();
         assert_eq!(lineage::find_or_found(good.as_ref(), "blue", &chance).await.unwrap(), castle, "born once");
+    });
+}
+
+#[test]
+fn a_store_that_has_forgotten_starts_after_what_the_marks_bear() {
+    in_virtual_time(async |clock| {
+        let seen = Applicant { seen_epoch: 7, ..applicant("here") };
+        let chance = Chance::new(1);
+        let doors = (Arc::new(*clock) as Arc<dyn Clock>, &chance as &dyn castle_seams::Entropy);
+        let lease = Lease::take(store(), "blue", doors, &seen, Taking::Politely).await.unwrap();
+        assert_eq!(lease.epoch(), 8);
+    });
+}
+
+#[test]
+fn lives_follow_each_other_and_a_castle_is_adopted_once() {
+    in_virtual_time(async |_| {
+        let store = store();
+        let castle = CastleId { name: "blue".into(), lineage: "by its marks".into(), generation: 3 };
+        lineage::adopt(store.as_ref(), &castle).await.unwrap();
+        lineage::adopt(store.as_ref(), &castle).await.unwrap();
+        let other = CastleId { lineage: "another".into(), ..castle.clone() };
+        assert!(lineage::adopt(store.as_ref(), &other).await.is_err(), "the name is taken");
+        let next = lineage::next_life(store.as_ref(), &castle).await.unwrap();
+        assert_eq!(next.generation, 4);
+        assert_eq!(lineage::next_life(store.as_ref(), &castle).await.unwrap(), next, "begun once");
+        assert_eq!(lineage::find(store.as_ref(), "blue").await.unwrap(), Some(next));
     });
 }

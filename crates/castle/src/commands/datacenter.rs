@@ -1,0 +1,128 @@
+//! `castle datacenter`: the embedded datacenter on loopback, for castle and for any other client.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use castle_datacenter::{Blueprint, Datacenter, ScaledClock};
+use castle_seams::{Clock, Signals, SystemSignals};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::embedded::{self, Serving};
+use crate::keeping::Doors;
+use crate::output::{Exit, Printer};
+
+/// Where Proxmox is usually found.
+const USUAL_PORT: u16 = 8006;
+
+/// Serve the embedded datacenter on loopback: a hypervisor to try castle on, and any other client of Proxmox
+///
+/// A simulation: nothing of it leaves this machine, and nothing in it is real. Castles whose platform is `embedded` find it by
+/// themselves, and start it if none runs.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct DatacenterArgs {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// A host of the hypervisor; may be given several times
+    #[arg(long = "host", value_name = "NAME", default_value = "pve")]
+    hosts: Vec<String>,
+    /// Where to listen, on loopback. Default: 127.0.0.1:8006, or another port if that is taken
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// How many seconds of the datacenter pass in one of yours
+    #[arg(long, value_name = "FACTOR", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    speed: u32,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Tell whether it runs, and how to reach it
+    Status,
+    /// End it; all that stood in it is gone
+    Stop,
+}
+
+pub(crate) async fn run(args: &DatacenterArgs, printer: &mut Printer) -> Exit {
+    let doors = Doors::system();
+    let result = match args.what {
+        None => serve(args, &doors, printer).await,
+        Some(What::Status) => status(&doors, printer),
+        Some(What::Stop) => stop(&doors, printer).await,
+    };
+    result.unwrap_or_else(|why| printer.failed("datacenter", &why))
+}
+
+async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, String> {
+    let disk = doors.disk.as_ref();
+    let Some(_claim) = embedded::claim(disk)? else {
+        return Ok(printer.refused("datacenter", "the embedded datacenter runs already: castle datacenter status"));
+    };
+    embedded::forget(disk)?;
+    if args.listen.is_some_and(|listen| !listen.ip().is_loopback()) {
+        return Ok(printer.invalid("datacenter", "the embedded datacenter listens on loopback alone: 127.0.0.1:PORT"));
+    }
+    let signals = SystemSignals::install().map_err(|error| error.to_string())?;
+    let clock: Arc<dyn Clock> = Arc::new(ScaledClock::new(doors.clock.clone(), f64::from(args.speed)));
+    let datacenter = Datacenter::new(Blueprint::embedded(&args.hosts), clock);
+    let usual = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    let served = match args.listen {
+        Some(listen) => datacenter.serve(listen).await,
+        None => match datacenter.serve(usual(USUAL_PORT)).await {
+            Ok(served) => Ok(served),
+            // Someone else has that port: any other will do.
+            Err(_) => datacenter.serve(usual(0)).await,
+        },
+    };
+    let served = served.map_err(|error| error.to_string())?;
+    let serving = Serving {
+        address: served.address,
+        fingerprint: served.fingerprint.clone(),
+        process: std::process::id(),
+        hosts: args.hosts.clone(),
+        speed: args.speed,
+    };
+    embedded::announce(disk, &serving)?;
+    tell(&serving, printer);
+    printer.say("Ctrl-C ends it.");
+    signals.next().await;
+    served.stop();
+    Ok(Exit::Done)
+}
+
+fn tell(serving: &Serving, printer: &mut Printer) {
+    printer.say(&format!(
+        "The embedded datacenter serves Proxmox VE 9.2 at {}, {} times as fast as real time.\n\
+         fingerprint  {}\n\
+         token        {}\n\
+         It is a simulation: the token opens nothing else.",
+        serving.url(),
+        serving.speed,
+        serving.fingerprint,
+        embedded::token()
+    ));
+    printer.result(&json!({
+        "verb": "datacenter", "result": "serving", "address": serving.url(), "fingerprint": serving.fingerprint,
+        "token": embedded::token(), "hosts": serving.hosts, "speed": serving.speed,
+    }));
+}
+
+fn status(doors: &Doors, printer: &mut Printer) -> Result<Exit, String> {
+    match embedded::find(doors.disk.as_ref())? {
+        Some(serving) => tell(&serving, printer),
+        None => {
+            printer.say("The embedded datacenter does not run. castle datacenter starts it.");
+            printer.result(&json!({"verb": "datacenter", "result": "stopped"}));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+async fn stop(doors: &Doors, printer: &mut Printer) -> Result<Exit, String> {
+    match embedded::stop(doors).await? {
+        Some(serving) => printer.say(&format!("The embedded datacenter at {} has ended.", serving.url())),
+        None => printer.say("The embedded datacenter does not run."),
+    }
+    printer.result(&json!({"verb": "datacenter", "result": "stopped"}));
+    Ok(Exit::Done)
+}

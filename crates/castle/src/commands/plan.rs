@@ -1,0 +1,137 @@
+//! `castle plan`: what `up` would do, asked of the world as it is.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use castle_engine::{Change, Impact, Outcome, Report};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::drive::{problems, remembered};
+use crate::output::{Exit, Printer, table};
+use crate::stand::{Stand, Trouble};
+
+/// Show what `up` would do, and what that means for what exists
+///
+/// Changes nothing. What depends on something that is not there yet is planned on what it will be.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// A castle.yaml, or the folder it is in
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// Exit with 2 if there is anything to do
+    #[arg(long)]
+    exit_code: bool,
+    /// Look at every guest in full, even where the list of all guests shows nothing wrong
+    #[arg(long)]
+    deep: bool,
+}
+
+pub(crate) async fn run(args: &PlanArgs, printer: &mut Printer) -> Exit {
+    match plan(args, printer).await {
+        Ok(exit) => exit,
+        Err(trouble) => trouble.end("plan", printer),
+    }
+}
+
+async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(&args.path, printer).await?;
+    let identity = stand.identify().await?;
+    let ground = stand.ground(&identity.castle, args.deep);
+    let (survey, placed) = stand.lay_out(&ground).await?;
+    let graph = stand.raise(&ground, &survey, &placed)?;
+    let graph = graph.predicted_by(&remembered(stand.kept.doors.disk.as_ref(), &stand.kept.own_folder()));
+    let predicted = graph.predicted();
+    let report = stand.look(&graph, &identity.castle).await;
+    let actions: Vec<(String, &Change)> = planned(&report).collect();
+    let waiting: Vec<Value> = report
+        .ended(|outcome| matches!(outcome, Outcome::Waiting { .. }))
+        .filter_map(|(step, outcome)| match outcome {
+            Outcome::Waiting { subject, evidence } => {
+                Some(json!({"step": step.to_string(), "subject": subject, "evidence": evidence}))
+            }
+            _ => None,
+        })
+        .collect();
+    show(&stand, &actions, predicted, printer);
+    let new_nodes: Vec<Value> = stand
+        .kept
+        .nodes
+        .iter()
+        .zip(&placed)
+        .map(|(node, placed)| {
+            json!({"node": node.name.value, "host": placed.host, "why": placed.why.to_string()})
+        })
+        .collect();
+    let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
+    let guarded = report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).count();
+    let (result, exit) = match () {
+        () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),
+        () if failed > 0 => ("failed", Exit::Failed),
+        () if actions.is_empty() => ("unchanged", Exit::Done),
+        () if args.exit_code => ("planned", Exit::Differs),
+        () => ("planned", Exit::Done),
+    };
+    if !actions.is_empty() && placed.iter().any(|placed| placed.why == castle_layers::Why::Spread) {
+        let rows = stand.kept.nodes.iter().zip(&placed);
+        let rows: Vec<[String; 3]> = rows
+            .map(|(node, placed)| [node.name.value.clone(), placed.host.clone(), placed.why.to_string()])
+            .collect();
+        printer.say(&format!("\nWhere the nodes go:\n{}", table(&rows)));
+    }
+    let problems = problems(&report, printer);
+    let objects: Vec<Value> = actions.iter().map(|(step, change)| action(step, change)).collect();
+    let seconds = if actions.is_empty() { 0.0 } else { predicted.as_secs_f64() };
+    printer.result(&json!({
+        "verb": "plan", "castle": stand.kept.castle.castle.as_str(), "result": result, "actions": objects,
+        "placement": new_nodes, "waiting": waiting, "predicted_seconds": seconds, "problems": problems,
+    }));
+    Ok(exit)
+}
+
+/// What would be done, in an order that works.
+pub(crate) fn planned(report: &Report) -> impl Iterator<Item = (String, &Change)> {
+    report.outcomes.iter().filter_map(|(step, outcome)| match outcome {
+        Outcome::Planned { change } => Some((step.to_string(), change)),
+        _ => None,
+    })
+}
+
+fn action(step: &str, change: &Change) -> Value {
+    json!({"step": step, "impact": change.impact.word(), "action": change.verb, "differences": change.differences})
+}
+
+fn show(stand: &Stand, actions: &[(String, &Change)], predicted: Duration, printer: &mut Printer) {
+    if actions.is_empty() {
+        printer.say(&format!("Nothing to do: {} is as its file says.", stand.kept.name()));
+        return;
+    }
+    let rows: Vec<[String; 4]> = actions
+        .iter()
+        .map(|(step, change)| {
+            let differences: Vec<String> = change.differences.iter().map(ToString::to_string).collect();
+            [change.impact.word().to_owned(), step.clone(), change.verb.clone(), differences.join(", ")]
+        })
+        .collect();
+    printer.say(&table(&rows));
+    let count = |impact: Impact| actions.iter().filter(|(_, change)| change.impact == impact).count();
+    let kinds = [Impact::Create, Impact::InPlace, Impact::Reboot, Impact::Rolling, Impact::Replace, Impact::Destroy];
+    let counts: Vec<String> = kinds
+        .into_iter()
+        .filter(|&impact| count(impact) > 0)
+        .map(|impact| format!("{} {}", count(impact), impact.word()))
+        .collect();
+    printer.say(&format!(
+        "\n{} for {}: {}. About {}.",
+        if actions.len() == 1 { "1 action".to_owned() } else { format!("{} actions", actions.len()) },
+        stand.kept.name(),
+        counts.join(", "),
+        minutes(predicted)
+    ));
+}
+
+/// A duration as people plan with it.
+pub(crate) fn minutes(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.1} min", seconds / 60.0) }
+}

@@ -1,0 +1,91 @@
+//! `castle status`: what there is, observed now.
+
+use std::path::PathBuf;
+
+use castle_engine::{Outcome, Report, StepId};
+use castle_layers::platform;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::output::{Exit, Printer, table};
+use crate::stand::{Stand, Trouble};
+
+/// Show the nodes of a castle as they are now
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// A castle.yaml, or the folder it is in
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// Look at every guest in full, even where the list of all guests shows nothing wrong
+    #[arg(long)]
+    deep: bool,
+}
+
+pub(crate) async fn run(args: &StatusArgs, printer: &mut Printer) -> Exit {
+    match status(args, printer).await {
+        Ok(exit) => exit,
+        Err(trouble) => trouble.end("status", printer),
+    }
+}
+
+async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(&args.path, printer).await?;
+    let identity = stand.identify().await?;
+    let ground = stand.ground(&identity.castle, args.deep);
+    let (survey, placed) = stand.lay_out(&ground).await?;
+    let report = stand.look(&stand.raise(&ground, &survey, &placed)?, &identity.castle).await;
+    let mut rows = vec![["node", "role", "vmid", "host", "address", "state"].map(str::to_owned)];
+    let mut objects: Vec<Value> = Vec::new();
+    for node in &stand.kept.nodes {
+        let name = &node.name.value;
+        let row = survey.guests.get(&node.vmid.0);
+        let host = row.map(|row| row.host.clone());
+        let (state, is_as_wanted) = state(&report, name, row.is_some());
+        rows.push([
+            name.clone(),
+            node.role.word().to_owned(),
+            node.vmid.0.to_string(),
+            host.clone().unwrap_or_else(|| "-".to_owned()),
+            node.address.value.to_string(),
+            state.clone(),
+        ]);
+        objects.push(json!({"name": name, "role": node.role.word(), "vmid": node.vmid.0, "host": host,
+            "address": node.address.value.to_string(), "state": state, "as_wanted": is_as_wanted}));
+    }
+    printer.say(&table(&rows));
+    let standing = report.is_done();
+    let life = identity.castle.generation;
+    let closing = match (standing, identity.is_born) {
+        (true, _) => format!("\n{} stands as its file says (life {life}).", stand.kept.name()),
+        (false, true) => format!("\n{} is not as its file says: castle plan {} tells what is to do.", stand.kept.name(), args.path.display()),
+        (false, false) => format!("\n{} was never raised: castle up {}", stand.kept.name(), args.path.display()),
+    };
+    printer.say(&closing);
+    printer.result(&json!({
+        "verb": "status", "castle": stand.kept.castle.castle.as_str(), "result": "shown", "standing": standing,
+        "generation": life, "nodes": objects,
+    }));
+    Ok(Exit::Done)
+}
+
+/// How a node is, in words, and whether that is as wanted.
+fn state(report: &Report, name: &str, is_there: bool) -> (String, bool) {
+    let outcome = |kind| report.outcome(&StepId::new(&platform::layer(), kind, name));
+    let told = |outcome: &Outcome| match outcome {
+        Outcome::Planned { change } => {
+            let differences: Vec<String> = change.differences.iter().map(ToString::to_string).collect();
+            format!("differs: {}", differences.join(", "))
+        }
+        Outcome::Failed { fault } => fault.evidence.clone(),
+        Outcome::Skipped { because } => format!("cannot be told: {because} failed"),
+        _ => "cannot be told".to_owned(),
+    };
+    match (outcome("vm"), outcome("power")) {
+        _ if !is_there => ("absent".to_owned(), false),
+        (Some(Outcome::Done { .. }), Some(Outcome::Done { .. })) => ("running".to_owned(), true),
+        (Some(Outcome::Done { .. }), Some(Outcome::Planned { .. })) => ("stopped".to_owned(), false),
+        (Some(Outcome::Done { .. }), Some(other)) => (told(other), false),
+        (Some(other), _) => (told(other), false),
+        (None, _) => ("cannot be told".to_owned(), false),
+    }
+}

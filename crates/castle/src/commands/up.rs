@@ -1,0 +1,122 @@
+//! `castle up`: raise, converge, resume.
+
+use std::path::PathBuf;
+
+use castle_engine::{Layer, Outcome, Taking};
+use castle_layers::{Placed, platform};
+use castle_seams::SystemSignals;
+use clap::Args;
+use serde_json::{Map, json};
+
+use crate::drive::{Setting, conclude, drive, problems};
+use crate::output::{Exit, Printer};
+use crate::stand::{Stand, Trouble, while_held};
+
+/// Raise a castle, bring it to what its file says, or go on where an earlier run was cut off
+///
+/// Looks at what is there, does what is missing, and nothing else: run twice, the second run changes nothing. It can be
+/// interrupted or killed at any moment and run again.
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    /// A castle.yaml, or the folder it is in
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// Change only this layer; look at the others
+    #[arg(long, value_name = "LAYER", value_parser = ["platform"])]
+    layer: Option<String>,
+    /// Look at every guest in full, even where the list of all guests shows nothing wrong
+    #[arg(long)]
+    deep: bool,
+}
+
+pub(crate) async fn run(args: &UpArgs, printer: &mut Printer) -> Exit {
+    match up(args, printer).await {
+        Ok(exit) => exit,
+        Err(trouble) => trouble.end("up", printer),
+    }
+}
+
+async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(&args.path, printer).await?;
+    let kept = &stand.kept;
+    let seal = kept.seal().map_err(Trouble::Failed)?;
+    let identity = stand.identify().await?;
+    // Before anything is written anywhere: is there something in the way?
+    let ground = stand.ground(&identity.castle, args.deep);
+    let (survey, placed) = stand.lay_out(&ground).await?;
+    let first_look = stand.look(&stand.raise(&ground, &survey, &placed)?, &identity.castle).await;
+    if first_look.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).next().is_some() {
+        let problems = problems(&first_look, printer);
+        let name = kept.castle.castle.as_str();
+        printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
+        printer.say("Nothing was changed.");
+        return Ok(Exit::Refused);
+    }
+
+    let held = kept.lease(Taking::Politely, identity.seen_epoch).await.map_err(Trouble::Refused)?;
+    let work = async {
+        let castle = stand.settle(&identity, printer).await?;
+        let ground = stand.ground(&castle, args.deep);
+        let (survey, placed) = stand.lay_out(&ground).await?;
+        let graph = stand.raise(&ground, &survey, &placed)?;
+        let signals = SystemSignals::install().map_err(|error| Trouble::Failed(error.to_string()))?;
+        let doors = &kept.doors;
+        let setting = Setting {
+            verb: "up",
+            castle: castle.clone(),
+            layer: args.layer.as_deref().map(Layer::new),
+            folder: &kept.own_folder(),
+            disk: doors.disk.clone(),
+            clock: doors.clock.as_ref(),
+            entropy: doors.entropy.as_ref(),
+            fence: &held.lease,
+            seal: &seal,
+            signals: &signals,
+        };
+        let driven = match drive(graph, setting, printer).await {
+            Ok(driven) => driven,
+            Err(exit) => return Ok(exit),
+        };
+        let mut more = Map::new();
+        if driven.report.is_done() {
+            remember(&stand, &castle, &placed, held.lease.epoch()).await?;
+            more.insert("nodes".to_owned(), nodes(&stand, &placed));
+        }
+        let exit = conclude("up", "raised", kept.castle.castle.as_str(), &driven, more, printer);
+        if exit == Exit::Done {
+            printer.say(&format!("\n{} stands. What it is made of: castle status {}", kept.name(), args.path.display()));
+        }
+        Ok(exit)
+    };
+    let exit = while_held(&held.lease, work).await;
+    // A lease that cannot be given back runs out by itself.
+    let _ = held.lease.release().await;
+    exit
+}
+
+/// The nodes and where they are, for programs and for the state.
+fn nodes(stand: &Stand, placed: &[Placed]) -> serde_json::Value {
+    let node = |(node, placed): (&castle_spec::Node, &Placed)| {
+        json!({"name": node.name.value, "role": node.role.word(), "vmid": node.vmid.0, "host": placed.host,
+            "address": node.address.value.to_string(), "mac": node.mac.to_string()})
+    };
+    stand.kept.nodes.iter().zip(placed).map(node).collect()
+}
+
+/// Writes down what the platform layer consists of, unless that is known already.
+async fn remember(
+    stand: &Stand,
+    castle: &castle_engine::CastleId,
+    placed: &[Placed],
+    epoch: u64,
+) -> Result<(), Trouble> {
+    let layer = platform::layer();
+    let mut state = stand.kept.state(castle.clone()).map_err(Trouble::Failed)?;
+    let failed = |error: castle_engine::StateError| Trouble::Failed(error.to_string());
+    let payload = json!({"generation": castle.generation, "nodes": nodes(stand, placed)});
+    let known = state.latest(&layer).await.map_err(failed)?;
+    if known.is_none_or(|record| record.payload != payload) {
+        state.write(&layer, payload, epoch).await.map_err(failed)?;
+    }
+    stand.kept.remember(&state).map_err(Trouble::Failed)
+}

@@ -1,0 +1,155 @@
+//! The embedded datacenter as a process of its own: found, started, stopped.
+//!
+//! Whoever serves holds a lock that ends with the process, so a file that tells of a datacenter is believed only while someone
+//! holds it.
+
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use castle_datacenter::{EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID};
+use castle_http::{Endpoint, Trust};
+use castle_proxmox::client::{Access, Token};
+use castle_seams::{Clock, Disk, DiskErrorKind, LockGuard};
+use serde::{Deserialize, Serialize};
+
+use crate::keeping::Doors;
+use crate::output::Printer;
+use crate::project;
+
+const MAX_BYTES: u64 = 64 << 10;
+/// How long a datacenter may take from its start to its first answer.
+const START_BOUND: Duration = Duration::from_secs(20);
+const LOOK_PERIOD: Duration = Duration::from_millis(20);
+
+/// A datacenter that serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Serving {
+    /// Where.
+    pub(crate) address: SocketAddr,
+    /// The fingerprint of its certificate.
+    pub(crate) fingerprint: String,
+    /// The process.
+    pub(crate) process: u32,
+    /// Its hosts.
+    pub(crate) hosts: Vec<String>,
+    /// How many of its seconds pass in one of ours.
+    pub(crate) speed: u32,
+}
+
+impl Serving {
+    /// The address for people and clients.
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// How castle reaches it.
+    pub(crate) fn access(&self) -> Result<Access, String> {
+        Ok(Access {
+            endpoint: Endpoint::parse(&self.url()).map_err(|error| error.to_string())?,
+            trust: Trust::fingerprint(&self.fingerprint).map_err(|error| error.to_string())?,
+            token: Token::parse(&token()).map_err(|error| error.to_string())?,
+        })
+    }
+}
+
+/// The token that opens it. It is no secret: there is nothing behind it but a simulation.
+pub(crate) fn token() -> String {
+    format!("{EMBEDDED_TOKEN_ID}={EMBEDDED_TOKEN}")
+}
+
+fn folder() -> Result<PathBuf, String> {
+    Ok(project::state_folder().ok_or("there is no home for the state: set CASTLE_STATE_DIR")?.join("datacenter"))
+}
+
+/// The right to be the datacenter of this user; ends with the process.
+pub(crate) fn claim(disk: &dyn Disk) -> Result<Option<Box<dyn LockGuard>>, String> {
+    let folder = folder()?;
+    disk.create_dir_all(&folder, 0o700).map_err(|error| error.to_string())?;
+    match disk.try_lock(&folder.join(".serving"), 0o600) {
+        Ok(guard) => Ok(Some(guard)),
+        Err(error) if error.kind == DiskErrorKind::Locked => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Tells others where it serves.
+pub(crate) fn announce(disk: &dyn Disk, serving: &Serving) -> Result<(), String> {
+    let bytes = serde_json::to_vec_pretty(serving).unwrap_or_default();
+    disk.replace(&folder()?.join("serving.json"), &bytes, 0o600).map_err(|error| error.to_string())
+}
+
+/// The datacenter that serves now, if one does. One that has only just begun is not there yet.
+pub(crate) fn find(disk: &dyn Disk) -> Result<Option<Serving>, String> {
+    if claim(disk)?.is_some() {
+        return Ok(None);
+    }
+    match disk.read(&folder()?.join("serving.json"), MAX_BYTES) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(error) if error.kind == DiskErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Forgets where the last one served, before the next begins.
+pub(crate) fn forget(disk: &dyn Disk) -> Result<(), String> {
+    match disk.remove_file(&folder()?.join("serving.json")) {
+        Err(error) if error.kind != DiskErrorKind::NotFound => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// The datacenter with these hosts: the one that serves, or one that is started now, in the background.
+pub(crate) async fn ensure(doors: &Doors, hosts: &[String], printer: &mut Printer) -> Result<Serving, String> {
+    if let Some(serving) = find(doors.disk.as_ref())? {
+        if hosts.iter().all(|host| serving.hosts.contains(host)) {
+            return Ok(serving);
+        }
+        return Err(format!(
+            "the datacenter that runs has the hosts {}, and the file wants {}: castle datacenter stop, then again",
+            serving.hosts.join(", "),
+            hosts.join(", ")
+        ));
+    }
+    let program = std::env::current_exe().map_err(|error| format!("castle does not know where it is: {error}"))?;
+    let mut command = Command::new(program);
+    command.args(["datacenter", "--quiet"]);
+    command.args(hosts.iter().flat_map(|host| ["--host", host]));
+    // A group of its own: Ctrl-C at this terminal is not meant for it.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    let child = command.spawn().map_err(|error| format!("the embedded datacenter could not be started: {error}"))?;
+    let serving = wait(doors).await?;
+    if serving.process == child.id() {
+        printer.say(&format!("Started the embedded datacenter at {} (castle datacenter stop ends it)", serving.url()));
+    }
+    Ok(serving)
+}
+
+async fn wait(doors: &Doors) -> Result<Serving, String> {
+    let clock: &dyn Clock = doors.clock.as_ref();
+    let begun = clock.monotonic();
+    while clock.monotonic().saturating_sub(begun) < START_BOUND {
+        if let Some(serving) = find(doors.disk.as_ref())? {
+            return Ok(serving);
+        }
+        clock.sleep(LOOK_PERIOD).await;
+    }
+    Err(format!("the embedded datacenter did not begin to serve within {START_BOUND:?}: run castle datacenter to see why"))
+}
+
+/// Ends the datacenter that serves; returns what it was, once it is gone.
+pub(crate) async fn stop(doors: &Doors) -> Result<Option<Serving>, String> {
+    let Some(serving) = find(doors.disk.as_ref())? else { return Ok(None) };
+    castle_seams::terminate(serving.process).map_err(|error| format!("process {}: {error}", serving.process))?;
+    let clock: &dyn Clock = doors.clock.as_ref();
+    let begun = clock.monotonic();
+    while clock.monotonic().saturating_sub(begun) < START_BOUND {
+        if claim(doors.disk.as_ref())?.is_some() {
+            return Ok(Some(serving));
+        }
+        clock.sleep(LOOK_PERIOD).await;
+    }
+    Err(format!("process {} does not end", serving.process))
+}

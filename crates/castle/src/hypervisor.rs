@@ -1,0 +1,50 @@
+//! The way to the hypervisor that a castle's file names, whichever platform that is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_http::{Endpoint, Trust};
+use castle_proxmox::client::{Access, Client, Token};
+use castle_seams::TcpDial;
+use castle_spec::model::{Platform, Proxmox};
+
+use crate::embedded;
+use crate::keeping::{Doors, Kept};
+use crate::output::Printer;
+use crate::secret::secret;
+
+/// A host that does not answer the first packet for so long is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// No file of authorities is longer.
+const MAX_CA_BYTES: u64 = 1 << 20;
+
+/// A client of the castle's hypervisor; nothing is asked yet. The embedded one is started if none runs.
+pub(crate) async fn connect(kept: &Kept, printer: &mut Printer) -> Result<Arc<Client>, String> {
+    let access = match &kept.castle.platform.value {
+        Platform::Proxmox(proxmox) => access(proxmox, &kept.file, &kept.doors)?,
+        Platform::Embedded(embedded) => {
+            let hosts: Vec<String> = embedded.nodes.iter().map(|host| host.to_string()).collect();
+            embedded::ensure(&kept.doors, &hosts, printer).await?.access()?
+        }
+    };
+    let dial = Arc::new(TcpDial { timeout: CONNECT_TIMEOUT });
+    Client::new(access, dial, kept.doors.clock.clone()).map(Arc::new).map_err(|error| error.to_string())
+}
+
+fn access(proxmox: &Proxmox, castle_file: &Path, doors: &Doors) -> Result<Access, String> {
+    let endpoint = Endpoint::parse(proxmox.endpoint.as_str()).map_err(|error| format!("platform.proxmox.endpoint: {error}"))?;
+    let trust = match (&proxmox.fingerprint, &proxmox.ca) {
+        (Some(fingerprint), _) => Trust::fingerprint(fingerprint.as_str()).map_err(|error| error.to_string())?,
+        (None, Some(ca)) => {
+            let file = castle_file.parent().unwrap_or(Path::new("")).join(ca.as_str());
+            let bytes = doors.disk.read(&file, MAX_CA_BYTES).map_err(|error| format!("platform.proxmox.ca: {error}"))?;
+            Trust::Authorities(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        (None, None) => Trust::PublicRoots,
+    };
+    let named = |why: String| format!("platform.proxmox.token: {why}");
+    let text = secret(&proxmox.token, castle_file, doors.disk.as_ref()).map_err(named)?;
+    let token = Token::parse(&text).map_err(|error| named(error.to_string()))?;
+    Ok(Access { endpoint, trust, token })
+}

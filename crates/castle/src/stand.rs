@@ -1,0 +1,186 @@
+//! Where a verb stands that speaks with the hypervisor: the file, the memory, the site, and which castle it is.
+
+use std::future::poll_fn;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Lease, Report, Tools, Wanted, lineage, run};
+use castle_layers::platform::{self, Design};
+use castle_layers::{Placed, Site, Survey, place, survey};
+use castle_proxmox::client::Client;
+use castle_proxmox::model::Mark;
+use castle_proxmox::steps::Ground;
+
+use crate::hypervisor;
+use crate::keeping::{Doors, Kept};
+use crate::output::{Exit, Printer};
+
+/// The lineage of a castle that nobody has raised yet: no mark bears it.
+const UNBORN: &str = "unborn";
+
+/// Why a verb does not begin.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// What was asked for cannot be.
+    Invalid(String),
+    /// It did not work.
+    Failed(String),
+    /// It would not be safe.
+    Refused(String),
+}
+
+impl Trouble {
+    /// Says so.
+    pub(crate) fn end(self, verb: &str, printer: &mut Printer) -> Exit {
+        match self {
+            Self::Invalid(why) => printer.invalid(verb, &why),
+            Self::Failed(why) => printer.failed(verb, &why),
+            Self::Refused(why) => printer.refused(verb, &why),
+        }
+    }
+}
+
+impl From<castle_engine::Fault> for Trouble {
+    fn from(fault: castle_engine::Fault) -> Self {
+        let next = if fault.next.is_empty() { String::new() } else { format!("\n  next: {}", fault.next) };
+        let text = format!("{fault}{next}");
+        if fault.guarded { Self::Refused(text) } else { Self::Failed(text) }
+    }
+}
+
+impl From<castle_proxmox::model::Refusal> for Trouble {
+    fn from(refusal: castle_proxmox::model::Refusal) -> Self {
+        castle_engine::Fault::from(refusal).into()
+    }
+}
+
+/// Where a verb stands.
+pub(crate) struct Stand {
+    pub(crate) kept: Kept,
+    pub(crate) client: Arc<Client>,
+    pub(crate) site: Site,
+}
+
+/// Which castle it is, and how that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) castle: CastleId,
+    /// Whether the store knows it; otherwise its marks do, or nobody yet.
+    pub(crate) is_stored: bool,
+    pub(crate) is_born: bool,
+    /// The highest epoch that its marks bear, where they were read.
+    pub(crate) seen_epoch: u64,
+}
+
+impl Stand {
+    /// Opens what `path` names, and the way to its hypervisor. Nothing is asked of it yet.
+    pub(crate) async fn open(path: &Path, printer: &mut Printer) -> Result<Self, Trouble> {
+        let kept = Kept::open(Doors::system(), path).map_err(Trouble::Invalid)?;
+        let client = hypervisor::connect(&kept, printer).await.map_err(Trouble::Failed)?;
+        let site = Site::of(&kept.castle);
+        Ok(Self { kept, client, site })
+    }
+
+    /// Which castle it is: as its store remembers, or else as the marks on its guests say. Changes nothing.
+    pub(crate) async fn identify(&self) -> Result<Identity, Trouble> {
+        if let Some(castle) = self.kept.castle_id().await.map_err(Trouble::Failed)? {
+            return Ok(Identity { castle, is_stored: true, is_born: true, seen_epoch: 0 });
+        }
+        let name = self.kept.key();
+        let unborn = CastleId { name: name.clone(), lineage: UNBORN.to_owned(), generation: 1 };
+        let tags = Mark::tags_of(&unborn);
+        let guests = self.client.guests().await?;
+        let mut marks: Vec<Mark> = Vec::new();
+        for row in guests.iter().filter(|row| self.site.vmids.contains(&row.vmid) && row.tags.is_superset(&tags)) {
+            let config = self.client.config(&row.host, row.vmid).await?;
+            let mark = config.and_then(|config| Mark::read(config.description()));
+            marks.extend(mark.filter(|mark| mark.castle.name == name));
+        }
+        let Some(newest) = marks.iter().max_by_key(|mark| (mark.castle.generation, mark.epoch)) else {
+            return Ok(Identity { castle: unborn, is_stored: false, is_born: false, seen_epoch: 0 });
+        };
+        if let Some(other) = marks.iter().find(|mark| mark.castle.lineage != newest.castle.lineage) {
+            return Err(Trouble::Refused(format!(
+                "the state is lost, and two castles called {name} have left their marks among these VMIDs: lineages {} and {}; \
+                 bring the state back (docs/state.md), or remove one of them by hand",
+                newest.castle.lineage, other.castle.lineage
+            )));
+        }
+        let seen_epoch = marks.iter().map(|mark| mark.epoch).max().unwrap_or(0);
+        Ok(Identity { castle: newest.castle.clone(), is_stored: false, is_born: true, seen_epoch })
+    }
+
+    /// Which castle it is, written down in its store: found there, found by its marks, or born now.
+    pub(crate) async fn settle(&self, identity: &Identity, printer: &mut Printer) -> Result<CastleId, Trouble> {
+        let failed = |error: lineage::LineageError| Trouble::Failed(error.to_string());
+        let store = self.kept.store.as_ref();
+        if identity.is_stored {
+            return Ok(identity.castle.clone());
+        }
+        if !identity.is_born {
+            let entropy = self.kept.doors.entropy.as_ref();
+            return lineage::find_or_found(store, &self.kept.key(), entropy).await.map_err(failed);
+        }
+        printer.say(&format!(
+            "The state of {} is lost; its marks say that it is of lineage {}, life {}.",
+            self.kept.name(),
+            identity.castle.lineage,
+            identity.castle.generation
+        ));
+        lineage::adopt(store, &identity.castle).await.map_err(failed)?;
+        Ok(identity.castle.clone())
+    }
+
+    /// What the steps of this castle share.
+    pub(crate) fn ground(&self, castle: &CastleId, deep: bool) -> Arc<Ground> {
+        Arc::new(Ground::new(self.client.clone(), castle.clone(), self.site.vmids.clone(), deep))
+    }
+
+    /// Looks at the site and says where each node goes.
+    pub(crate) async fn lay_out(&self, ground: &Ground) -> Result<(Survey, Vec<Placed>), Trouble> {
+        let survey = survey(ground, &self.site).await?;
+        let placed = place(&self.site, &survey, &self.kept.nodes).map_err(|crowded| {
+            let lines: Vec<String> = crowded.iter().map(ToString::to_string).collect();
+            Trouble::Failed(format!("{}\n  next: make room, or give the castle smaller nodes", lines.join("\n")))
+        })?;
+        Ok((survey, placed))
+    }
+
+    /// The steps that raise the castle.
+    pub(crate) fn raise(&self, ground: &Arc<Ground>, survey: &Survey, placed: &[Placed]) -> Result<Graph, Trouble> {
+        let mut graph = GraphBuilder::new();
+        let design =
+            Design { castle: &self.kept.castle, nodes: &self.kept.nodes, placed, site: &self.site, survey };
+        platform::raise(&mut graph, ground, design);
+        graph.build().map_err(|error| Trouble::Failed(error.to_string()))
+    }
+
+    /// Runs a graph without changing anything.
+    pub(crate) async fn look(&self, graph: &Graph, castle: &CastleId) -> Report {
+        let (clock, entropy) = (self.kept.doors.clock.as_ref(), self.kept.doors.entropy.as_ref());
+        let fence = Alone { epoch: 0 };
+        let tools = Tools { clock, entropy, fence: &fence, listener: &Deaf, signals: None, journal: None };
+        // Whoever only looks does not wait for long.
+        let retry = castle_engine::Retry { attempts: 3, first: Duration::from_millis(300), longest: Duration::from_secs(2) };
+        run(graph, tools, &Wanted { retry, ..Wanted::all(castle.clone()) }).await
+    }
+}
+
+/// Works while a lease is held: its heart beats meanwhile. That it is lost is for the fence to say, before the next effect.
+pub(crate) async fn while_held<T>(lease: &Lease, work: impl Future<Output = T>) -> T {
+    let (mut work, mut beating) = (pin!(work), pin!(lease.keep()));
+    let mut is_lost = false;
+    poll_fn(|context| {
+        if !is_lost && beating.as_mut().poll(context).is_ready() {
+            is_lost = true;
+        }
+        match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(done),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}

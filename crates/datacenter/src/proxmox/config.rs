@@ -1,0 +1,316 @@
+//! The configuration of a guest: read, and changed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::disks::{self, Plan, Workbench};
+use super::drive::{Drive, is_drive};
+use super::{Done, Outcome, Refusal, Request, api, options, pending, rights};
+use crate::world::World;
+use crate::world::guest::{Guest, Pending};
+use crate::world::locks::LockName;
+use crate::world::tasks::Script;
+
+pub(super) fn get(world: &World, request: &Request) -> Outcome {
+    let guest = world.guest(&request.host, request.vmid())?;
+    if let Some(snapshot) = request.text("snapshot") {
+        return Err(format!("snapshot '{snapshot}' does not exist").into());
+    }
+    let config = if request.flag("current") { guest.config.clone() } else { guest.wanted() };
+    let told = config.iter().map(|(key, value)| {
+        let value = options::told(world.version, key, &pending::hidden(key, value));
+        (key.clone(), value)
+    });
+    let mut told: Map<String, Value> = told.collect();
+    told.insert("digest".to_owned(), json!(guest.digest()));
+    Ok(Value::from(told).into())
+}
+
+/// A change that may be made.
+struct Change {
+    host: String,
+    vmid: u32,
+    delete: Vec<String>,
+    revert: Vec<String>,
+    set: BTreeMap<String, String>,
+    plans: Vec<Plan>,
+    digest: Option<String>,
+    /// Whether volumes that are taken out are freed, and not kept as unused.
+    force: bool,
+}
+
+fn names(list: Option<&str>) -> Vec<String> {
+    let words = list.unwrap_or_default().split([',', ';', ' ', '\0']).filter(|word| !word.is_empty());
+    words.map(|word| if word == "cdrom" { "ide2".to_owned() } else { word.to_owned() }).collect()
+}
+
+/// Judges a change before any lock is taken.
+fn judge(world: &mut World, request: &Request) -> Result<Change, Refusal> {
+    let (who, vmid, host) = (&request.who, request.vmid(), &request.host);
+    if request.flag("skiplock") && !who.is_root() {
+        return Err(Refusal::parameter("skiplock", "Only root may use this option."));
+    }
+    let delete = names(request.text("delete"));
+    let revert = names(request.text("revert"));
+    let is_option = |key: &str| !options::NOT_OPTIONS.contains(&key);
+    let given: BTreeMap<String, String> = (request.params.iter())
+        .filter(|(key, _)| is_option(key))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    if delete.is_empty() && revert.is_empty() && given.is_empty() {
+        return Err("no options specified".to_owned().into());
+    }
+    for key in &delete {
+        if given.contains_key(key) {
+            let complaint = format!("you can't use '-{key}' and '-delete {key}' at the same time");
+            return Err(Refusal::parameter("delete", complaint));
+        }
+        if !is_known(world, key) {
+            return Err(Refusal::parameter("delete", format!("unknown option '{key}'")));
+        }
+    }
+    let all = delete.iter().chain(&revert).map(String::as_str);
+    rights::check_options(world, who, (vmid, None), all.chain(given.keys().map(String::as_str)))?;
+    for key in &delete {
+        rights::check_device(world, who, (vmid, None), key, None)?;
+    }
+    let mut change = Change {
+        host: host.clone(),
+        vmid,
+        delete,
+        revert,
+        set: BTreeMap::new(),
+        plans: Vec::new(),
+        digest: request.text("digest").map(str::to_owned),
+        force: request.flag("force"),
+    };
+    for (key, value) in given {
+        rights::check_device(world, who, (vmid, None), &key, Some(&value))?;
+        if is_drive(&key) {
+            let plan = disks::plan(world, who, (host, vmid), (&key, &value))?;
+            let is_cloud_init = plan.source == disks::Source::CloudInit || plan.drive.is_cloud_init();
+            let privileges: &[&str] = match (is_cloud_init, plan.drive.is_cdrom()) {
+                (true, _) => &["VM.Config.Cloudinit", "VM.Config.CDROM"],
+                (false, true) => &["VM.Config.CDROM"],
+                (false, false) => &["VM.Config.Disk"],
+            };
+            world.require(who, &format!("/vms/{vmid}"), privileges)?;
+            change.plans.push(plan);
+            continue;
+        }
+        let stored = options::stored(world, vmid, &key, &value).map_err(|error| Refusal::parameter(&key, error))?;
+        if rights::is_numbered(&key, "net") {
+            rights::check_bridge(world, who, &stored)?;
+        }
+        change.set.insert(key, stored);
+    }
+    check_drives_leaving(world, request, &change)?;
+    Ok(change)
+}
+
+/// Refuses to let drives go that somebody may not touch.
+fn check_drives_leaving(world: &World, request: &Request, change: &Change) -> Result<(), Refusal> {
+    let Ok(guest) = world.guest(&change.host, change.vmid) else { return Ok(()) };
+    for key in &change.delete {
+        let drive = Drive::of(&guest.config, key);
+        let privilege = match &drive {
+            Some(drive) if drive.is_cdrom() => "VM.Config.CDROM",
+            Some(_) => "VM.Config.Disk",
+            None if rights::is_numbered(key, "unused") => "VM.Config.Disk",
+            None => continue,
+        };
+        world.require(&request.who, &format!("/vms/{}", change.vmid), &[privilege])?;
+    }
+    Ok(())
+}
+
+/// Whether there is an option of this name.
+fn is_known(world: &World, key: &str) -> bool {
+    if rights::is_numbered(key, "unused") || ["lock", "meta", "vmgenid"].contains(&key) {
+        return true;
+    }
+    let found = api::find(world.version, "PUT", "/nodes/n/qemu/100/config");
+    found.is_some_and(|(operation, _)| {
+        let fits = |field: &api::Field| {
+            field.name == key || (field.highest_index.is_some() && rights::is_numbered(key, field.name))
+        };
+        !options::NOT_OPTIONS.contains(&key) && operation.parameters(world.version).any(fits)
+    })
+}
+
+pub(super) fn set(world: &mut World, request: &Request) -> Outcome {
+    let change = judge(world, request)?;
+    check_under_lock(world, &change)?;
+    let bench = Workbench::default();
+    let mut takes = world.draw(&format!("config {}", change.vmid), world.latencies.config);
+    for plan in &change.plans {
+        match plan.make_now(world, &change.host, change.vmid, &bench) {
+            Ok(time) => takes += time,
+            Err(error) => {
+                bench.undo(world, &change.host);
+                return Err(Refusal::from(error).after(takes));
+            }
+        }
+    }
+    commit(world, &change, bench.made().options.clone())?;
+    Ok(Done::from(Value::Null).after(takes))
+}
+
+pub(super) fn set_as_task(world: &mut World, request: &Request) -> Outcome {
+    let change = judge(world, request)?;
+    let (host, vmid) = (change.host.clone(), change.vmid);
+    world.guest(&host, vmid)?;
+    let lock = LockName::Guest(vmid);
+    let patience = lock.patience();
+    let span = world.latencies.config;
+    let script = Script::new().lock(lock, false, patience).takes(format!("config {vmid}"), span);
+    let script = script.then(move |world, _| {
+        check_under_lock(world, &change).map_err(Refusal::into_text)?;
+        let bench = Workbench::default();
+        let (undo, undo_host) = (bench.clone(), change.host.clone());
+        let mut script = Script::new().on_failure(move |world| undo.undo(world, &undo_host));
+        for plan in change.plans.clone() {
+            script = script.and(plan.script(world, &change.host, change.vmid, &bench)?);
+        }
+        Ok(script.act(move |world| {
+            let made = bench.made().options.clone();
+            commit(world, &change, made).map_err(Refusal::into_text)
+        }))
+    });
+    Ok(world.begin(&host, "qmconfig", &vmid.to_string(), &request.who.name(), script).into())
+}
+
+/// What is checked once the lock is held.
+fn check_under_lock(world: &World, change: &Change) -> Result<(), Refusal> {
+    let guest = world.guest(&change.host, change.vmid)?;
+    if change.digest.as_ref().is_some_and(|digest| *digest != guest.digest()) {
+        return Err("checksum mismatch (file change by other user?)".to_owned().into());
+    }
+    guest.check_lock()?;
+    let wanted = guest.wanted();
+    let is_there = |key: &str| {
+        (wanted.contains_key(key) || change.set.contains_key(key) || change.plans.iter().any(|plan| plan.key == key))
+            && !change.delete.iter().any(|deleted| deleted == key)
+    };
+    if let Some(order) = change.set.get("boot").and_then(|boot| boot.strip_prefix("order=")) {
+        if let Some(missing) = order.split(';').find(|key| !key.is_empty() && !is_there(key)) {
+            return Err(format!("invalid bootorder: device '{missing}' does not exist'").into());
+        }
+    }
+    let number = |key: &str| {
+        let text = change.set.get(key).or_else(|| wanted.get(key))?;
+        text.trim_start_matches("current=").parse::<u64>().ok()
+    };
+    let is_asked = change.set.contains_key("memory") || change.set.contains_key("balloon");
+    if is_asked && number("balloon").is_some_and(|balloon| balloon > number("memory").unwrap_or(512)) {
+        let complaint = "balloon value too large (must be smaller than assigned memory)";
+        return Err(Refusal::parameter("balloon", complaint));
+    }
+    if guest.is_protected() {
+        let leaving = change.delete.iter().find(|key| Drive::of(&guest.config, key).is_some());
+        if let Some(key) = leaving {
+            return Err(format!("can't remove drive '{key}' - protection mode enabled").into());
+        }
+    }
+    Ok(())
+}
+
+/// Makes the change. What cannot be had while the guest runs waits until it is switched off.
+fn commit(world: &mut World, change: &Change, made: BTreeMap<String, String>) -> Result<(), Refusal> {
+    let guest = world.guest_mut(&change.host, change.vmid)?;
+    for key in &change.revert {
+        guest.pending.remove(key);
+    }
+    for key in &change.delete {
+        guest.pending.remove(key);
+        if guest.config.contains_key(key) {
+            guest.pending.insert(key.clone(), Pending::Delete);
+        }
+    }
+    let mut set = change.set.clone();
+    append_to_boot(guest, &made, &mut set);
+    set.extend(made);
+    for (key, value) in set {
+        guest.pending.insert(key, Pending::Set(value));
+    }
+    apply(world, change.vmid, change.force);
+    world.effect("config", change.vmid);
+    Ok(())
+}
+
+/// A disc that is put into a new drive is booted from, after everything else.
+fn append_to_boot(guest: &Guest, made: &BTreeMap<String, String>, set: &mut BTreeMap<String, String>) {
+    let current = set.get("boot").cloned().or_else(|| guest.wanted().get("boot").cloned());
+    let Some(mut boot) = current.filter(|boot| boot.starts_with("order=")) else { return };
+    let before = boot.clone();
+    for (key, drive) in Drive::all(made) {
+        let is_new = !guest.config.contains_key(&key);
+        let is_named = boot.trim_start_matches("order=").split(';').any(|named| named == key);
+        if is_new && drive.is_cdrom() && !drive.is_cloud_init() && !is_named {
+            boot = format!("{boot};{key}");
+        }
+    }
+    if boot != before {
+        set.insert("boot".to_owned(), boot);
+    }
+}
+
+/// Lets pending changes hold: all of them if the guest is off, those that can be had if it runs.
+pub(crate) fn apply(world: &mut World, vmid: u32, force: bool) {
+    let Some(guest) = world.guests.get_mut(&vmid) else { return };
+    let host = guest.host.clone();
+    let mut freed = Vec::new();
+    for (key, change) in std::mem::take(&mut guest.pending) {
+        let will = match &change {
+            Pending::Set(value) => Some(value.as_str()),
+            Pending::Delete => None,
+        };
+        if guest.is_running() && !pending::holds_at_once(guest, &key, guest.get(&key), will) {
+            // What is set to what it is already needs no waiting.
+            if guest.get(&key) != will {
+                guest.pending.insert(key, change);
+            }
+            continue;
+        }
+        let old = Drive::of(&guest.config, &key).filter(Drive::is_owned);
+        if rights::is_numbered(&key, "unused") {
+            freed.extend(guest.config.get(&key).cloned());
+        }
+        match change {
+            Pending::Set(value) => drop(guest.config.insert(key.clone(), value)),
+            Pending::Delete => drop(guest.config.remove(&key)),
+        }
+        let Some(old) = old else { continue };
+        if Drive::of(&guest.config, &key).is_some_and(|new| new.file == old.file) {
+            continue;
+        }
+        if old.is_cloud_init() || force {
+            freed.push(old.file);
+        } else {
+            keep_unused(guest, &old.file);
+        }
+    }
+    for volid in freed {
+        // A volume that cannot be freed stays behind; the vendor only warns.
+        let _ = world.stores.free(&host, &volid);
+    }
+}
+
+/// Keeps a volume that no drive has any more.
+pub(super) fn keep_unused(guest: &mut Guest, volid: &str) {
+    let is_known = guest.config.iter().any(|(key, value)| rights::is_numbered(key, "unused") && value == volid);
+    let free = (0..256).map(|number| format!("unused{number}")).find(|key| !guest.config.contains_key(key));
+    if let Some(key) = free.filter(|_| !is_known) {
+        guest.config.insert(key, volid.to_owned());
+    }
+}
+
+pub(super) fn regenerate_cloud_init(world: &mut World, request: &Request) -> Outcome {
+    let guest = world.guest(&request.host, request.vmid())?;
+    guest.check_lock()?;
+    let takes: Duration = world.draw(&format!("cloudinit {}", request.vmid()), world.latencies.config);
+    world.effect("cloudinit", request.vmid());
+    Ok(Done::from(Value::Null).after(takes))
+}

@@ -1,0 +1,270 @@
+//! Disks: what a drive asks for, and how it is made.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::drive::{self, Drive};
+use super::{Refusal, rights};
+use crate::access::Identity;
+use crate::world::World;
+use crate::world::stores::{CLOUD_INIT_SIZE, Purpose, split};
+use crate::world::tasks::Script;
+
+mod alter;
+
+pub(super) use alter::{move_disk, resize};
+
+/// Where the content of a drive comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// It is there, or there is none.
+    Existing,
+    /// A new volume of this size.
+    Empty(u64),
+    /// A new volume for cloud-init.
+    CloudInit,
+    /// A new volume with what is in this one.
+    Copy(String),
+}
+
+/// A drive that is to be.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) key: String,
+    pub(super) drive: Drive,
+    /// Where the new volume goes.
+    pub(super) storage: String,
+    pub(super) format: Option<String>,
+    pub(super) source: Source,
+    /// Whether a cloud-init drive tells its size.
+    pub(super) tells_size: bool,
+}
+
+/// What has been made so far: drives as they are printed, and the volumes behind them.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    pub(super) options: BTreeMap<String, String>,
+    pub(super) volumes: Vec<String>,
+}
+
+/// What the steps of a task share.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Workbench(Arc<Mutex<Made>>);
+
+impl Workbench {
+    pub(super) fn made(&self) -> MutexGuard<'_, Made> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Frees what has been made.
+    pub(super) fn undo(&self, world: &mut World, host: &str) {
+        let volumes = std::mem::take(&mut self.made().volumes);
+        for volid in volumes {
+            // What cannot be freed stays behind, as it does at the vendor's.
+            let _ = world.stores.free(host, &volid);
+        }
+    }
+}
+
+/// A number of gibibytes, as in `local-lvm:32`.
+fn gibibytes(name: &str) -> Option<u64> {
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !name.is_empty();
+    is_number.then(|| drive::parse_size(&format!("{name}G"))).flatten()
+}
+
+/// What a drive asks for, if whoever asks may have it.
+pub(super) fn plan(
+    world: &World,
+    who: &Identity,
+    (host, vmid): (&str, u32),
+    (key, value): (&str, &str),
+) -> Result<Plan, Refusal> {
+    let mut drive = Drive::parse(world.version, key, value)?;
+    let import = drive.options.remove("import-from");
+    let format = drive.options.remove("format");
+    let none = Plan {
+        key: key.to_owned(),
+        drive: drive.clone(),
+        storage: String::new(),
+        format,
+        source: Source::Existing,
+        tells_size: false,
+    };
+    if drive.file == "none" {
+        return Ok(none);
+    }
+    if drive.file == "cdrom" {
+        world.require(who, "/", &["Sys.Console"])?;
+        return Ok(none);
+    }
+    let Some((storage, name)) = split(&drive.file).filter(|_| !drive.file.starts_with('/')) else {
+        let message = "Only root can pass arbitrary filesystem paths.";
+        return Err(if who.is_root() { format!("unable to find '{}'", drive.file).into() } else { message.to_owned().into() });
+    };
+    let storage = storage.to_owned();
+    if let Some(from) = import {
+        if gibibytes(name) != Some(0) {
+            let complaint = "'import-from' requires special syntax - use <storage ID>:0,import-from=<source>";
+            return Err(Refusal::parameter(key, complaint));
+        }
+        check_target(world, who, host, &storage)?;
+        check_import(world, who, host, vmid, &from)?;
+        return Ok(Plan { storage, source: Source::Copy(from), ..none });
+    }
+    if name == "cloudinit" {
+        check_target(world, who, host, &storage)?;
+        return Ok(Plan { storage, source: Source::CloudInit, ..none });
+    }
+    if let Some(size) = gibibytes(name) {
+        check_target(world, who, host, &storage)?;
+        let small = drive.options.get("efitype").is_none_or(|kind| kind == "2m");
+        let size = match key {
+            "efidisk0" if small => 528 << 10,
+            "efidisk0" | "tpmstate0" => 4 << 20,
+            _ => size,
+        };
+        return Ok(Plan { storage, source: Source::Empty(size), ..none });
+    }
+    world.stores.place(host, &storage)?;
+    let is_own = world.stores.get(host, &drive.file).is_some_and(|volume| volume.vmid == Some(vmid));
+    if !is_own {
+        let privileges = ["Datastore.AllocateSpace", "Datastore.Audit"];
+        world.require_any(who, &format!("/storage/{storage}"), &privileges)?;
+    }
+    Ok(Plan { storage, ..none })
+}
+
+/// Refuses a new volume where none can be, or where somebody may not have one.
+pub(super) fn check_target(world: &World, who: &Identity, host: &str, storage: &str) -> Result<(), Refusal> {
+    world.require(who, &format!("/storage/{storage}"), &["Datastore.AllocateSpace"])?;
+    world.stores.place(host, storage)?;
+    let takes_images = world.stores.spec(storage)?.content.iter().any(|content| content == "images");
+    if takes_images {
+        Ok(())
+    } else {
+        Err(Refusal::parameter("storage", format!("storage '{storage}' does not support vm images")))
+    }
+}
+
+/// Refuses to read a volume that somebody may not see, or that is no disk.
+fn check_import(world: &World, who: &Identity, host: &str, vmid: u32, from: &str) -> Result<(), Refusal> {
+    let Some((storage, name)) = split(from).filter(|_| !from.starts_with('/')) else {
+        let message = "Only root can pass arbitrary filesystem paths.";
+        return Err(if who.is_root() { format!("unable to find '{from}'").into() } else { message.to_owned().into() });
+    };
+    world.require_any(who, &format!("/storage/{storage}"), &["Datastore.AllocateSpace", "Datastore.Audit"])?;
+    world.stores.place(host, storage)?;
+    if ["iso/", "vztmpl/", "backup/", "snippets/"].iter().any(|kind| name.starts_with(kind)) {
+        let kind = name.split('/').next().unwrap_or_default();
+        return Err(format!("cannot import from '{from}' - content type '{kind}' is not 'images' or 'import'").into());
+    }
+    let owner = world.stores.get(host, from).and_then(|volume| volume.vmid).filter(|owner| *owner != vmid);
+    match owner {
+        Some(owner) => rights::require_on_guest(world, who, owner, None, &["VM.Clone"]),
+        None => Ok(()),
+    }
+}
+
+impl Plan {
+    /// What the new volume will hold at most.
+    fn size(&self, world: &World, host: &str) -> Result<u64, String> {
+        match &self.source {
+            Source::Existing => Ok(0),
+            Source::Empty(size) => Ok(*size),
+            Source::CloudInit => Ok(CLOUD_INIT_SIZE),
+            Source::Copy(from) => {
+                let source = world.stores.get(host, from).ok_or_else(|| format!("volume '{from}' does not exist"))?;
+                Ok(source.size)
+            }
+        }
+    }
+
+    fn allocate(&self, world: &mut World, host: &str, vmid: u32, bench: &Workbench) -> Result<String, String> {
+        let size = self.size(world, host)?;
+        let purpose = if self.source == Source::CloudInit { Purpose::CloudInit } else { Purpose::Disk };
+        let epoch = world.epoch();
+        let target = (vmid, purpose);
+        let volid = world.stores.allocate(host, &self.storage, target, self.format.as_deref(), (size, epoch))?;
+        bench.made().volumes.push(volid.clone());
+        if !matches!(self.source, Source::Copy(_)) {
+            world.stores.fault(&volid)?;
+        }
+        Ok(volid)
+    }
+
+    /// Fills the volume, if there is something to fill it with, and prints the drive.
+    fn finish(&self, world: &mut World, host: &str, volid: &str, bench: &Workbench) -> Result<(), String> {
+        if let Source::Copy(from) = &self.source {
+            world.stores.copy((host, from), (host, volid))?;
+        }
+        let mut drive = self.drive.clone();
+        volid.clone_into(&mut drive.file);
+        let size = world.stores.get(host, volid).map_or(0, |volume| volume.size);
+        if self.source == Source::CloudInit {
+            drive.options.insert("media".to_owned(), "cdrom".to_owned());
+        }
+        if self.source != Source::CloudInit || self.tells_size {
+            drive.options.insert("size".to_owned(), drive::print_size(size));
+        }
+        let printed = drive.print(world.version, &self.key)?;
+        bench.made().options.insert(self.key.clone(), printed);
+        Ok(())
+    }
+
+    /// Prints a drive whose volume is there.
+    fn keep(&self, world: &World, host: &str, bench: &Workbench) -> Result<(), String> {
+        let mut drive = self.drive.clone();
+        if !drive.is_cdrom() && drive.file != "none" {
+            let volume = world.stores.get(host, &drive.file);
+            let volume = volume.ok_or_else(|| format!("volume '{}' does not exist", drive.file))?;
+            drive.options.insert("size".to_owned(), drive::print_size(volume.size));
+        }
+        let printed = drive.print(world.version, &self.key)?;
+        bench.made().options.insert(self.key.clone(), printed);
+        Ok(())
+    }
+
+    /// Makes the drive at once, and says how long that takes.
+    pub(super) fn make_now(&self, world: &mut World, host: &str, vmid: u32, bench: &Workbench) -> Result<Duration, String> {
+        if self.source == Source::Existing {
+            return self.keep(world, host, bench).map(|()| Duration::ZERO);
+        }
+        let mut takes = world.draw(&format!("allocate {vmid}"), world.latencies.allocate);
+        let volid = self.allocate(world, host, vmid, bench)?;
+        if matches!(self.source, Source::Copy(_)) {
+            takes += world.draw(&format!("copy {vmid}"), world.latencies.full_copy);
+        }
+        self.finish(world, host, &volid, bench)?;
+        Ok(takes)
+    }
+
+    /// The steps that make the drive.
+    pub(super) fn script(self, world: &World, host: &str, vmid: u32, bench: &Workbench) -> Result<Script, String> {
+        let (host, bench) = (host.to_owned(), bench.clone());
+        if self.source == Source::Existing {
+            return Ok(Script::new().act(move |world| self.keep(world, &host, &bench)));
+        }
+        let lock = world.stores.lock_name(&host, &self.storage)?;
+        let (allocate, copy) = (world.latencies.allocate, world.latencies.full_copy);
+        let patience = lock.patience();
+        let script = Script::new().lock(lock.clone(), false, patience).takes(format!("allocate {vmid}"), allocate);
+        Ok(script.then(move |world, task| {
+            let volid = self.allocate(world, &host, vmid, &bench)?;
+            world.say(task, format!("{}: successfully created disk '{volid}'", self.key));
+            let script = Script::new().unlock(lock);
+            let script = if matches!(self.source, Source::Copy(_)) {
+                script.takes(format!("copy {vmid} {}", self.key), copy)
+            } else {
+                script
+            };
+            Ok(script.then(move |world, task| {
+                let finished = self.finish(world, &host, &volid, &bench);
+                if finished.as_ref().is_err_and(|error| error.starts_with("copy failed")) {
+                    world.say(task, "qemu-img: error while writing: No space left on device");
+                }
+                finished.map(|()| Script::new())
+            }))
+        }))
+    }
+}

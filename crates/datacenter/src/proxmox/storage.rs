@@ -1,0 +1,153 @@
+//! Storages and their volumes.
+
+use serde_json::{Map, Value, json};
+
+use super::{Outcome, Refusal, Request};
+use crate::access::Identity;
+use crate::blueprint::Storage;
+use crate::world::World;
+use crate::world::stores::{Volume, split};
+use crate::world::tasks::Script;
+
+const SEEN_BY: [&str; 2] = ["Datastore.Audit", "Datastore.AllocateSpace"];
+
+fn is_visible(world: &World, who: &Identity, storage: &str) -> bool {
+    world.may(who, &format!("/storage/{storage}"), &SEEN_BY)
+}
+
+pub(super) fn list(world: &World, request: &Request) -> Outcome {
+    let wanted = request.text("type");
+    let rows = world.stores.specs().filter(|spec| {
+        wanted.is_none_or(|kind| kind == spec.kind.word()) && is_visible(world, &request.who, &spec.name)
+    });
+    let rows = rows.map(|spec| {
+        let mut row = Map::new();
+        row.insert("storage".into(), json!(spec.name));
+        row.insert("type".into(), json!(spec.kind.word()));
+        row.insert("content".into(), json!(spec.content.join(",")));
+        row.insert("digest".into(), json!("0000000000000000000000000000000000000000"));
+        if spec.shared {
+            row.insert("shared".into(), json!(1));
+        }
+        if !spec.hosts.is_empty() {
+            row.insert("nodes".into(), json!(spec.hosts.join(",")));
+        }
+        Value::from(row)
+    });
+    Ok(rows.collect::<Vec<_>>().into())
+}
+
+fn status_row(world: &World, spec: &Storage, host: &str) -> Result<Map<String, Value>, String> {
+    let place = world.stores.place(host, &spec.name)?;
+    let used = world.stores.used(&place);
+    let mut row = Map::new();
+    row.insert("type".into(), json!(spec.kind.word()));
+    row.insert("content".into(), json!(spec.content.join(",")));
+    row.insert("shared".into(), json!(u8::from(spec.shared)));
+    row.insert("active".into(), json!(1));
+    row.insert("enabled".into(), json!(1));
+    row.insert("total".into(), json!(spec.total));
+    row.insert("used".into(), json!(used));
+    row.insert("avail".into(), json!(spec.total.saturating_sub(used)));
+    Ok(row)
+}
+
+pub(super) fn of_node(world: &World, request: &Request) -> Outcome {
+    let contents: Vec<&str> = request.text("content").map_or_else(Vec::new, |list| list.split([',', ' ', ';']).collect());
+    let rows = world.stores.specs().filter(|spec| {
+        request.text("storage").is_none_or(|name| name == spec.name)
+            && (contents.is_empty() || spec.content.iter().any(|content| contents.contains(&content.as_str())))
+            && is_visible(world, &request.who, &spec.name)
+    });
+    let rows = rows.filter_map(|spec| {
+        let mut row = status_row(world, spec, &request.host).ok()?;
+        row.insert("storage".into(), json!(spec.name));
+        let used = row.get("used").and_then(Value::as_f64).unwrap_or(0.0);
+        row.insert("used_fraction".into(), json!(used / spec.total.max(1) as f64));
+        Some(Value::from(row))
+    });
+    Ok(rows.collect::<Vec<_>>().into())
+}
+
+pub(super) fn status(world: &World, request: &Request) -> Outcome {
+    let spec = world.stores.spec(request.text("storage").unwrap_or_default())?;
+    Ok(Value::from(status_row(world, spec, &request.host)?).into())
+}
+
+fn volume_row(storage: &str, name: &str, volume: &Volume) -> Map<String, Value> {
+    let mut row = Map::new();
+    row.insert("volid".into(), json!(format!("{storage}:{name}")));
+    row.insert("content".into(), json!(volume.content));
+    row.insert("format".into(), json!(volume.format));
+    // A file is as large as it is, a disk as large as it seems.
+    let size = if volume.content == "images" { volume.size } else { volume.written };
+    row.insert("size".into(), json!(size));
+    row.insert("ctime".into(), json!(volume.created));
+    if let Some(vmid) = volume.vmid {
+        row.insert("vmid".into(), json!(vmid));
+    }
+    if let Some(parent) = &volume.parent {
+        row.insert("parent".into(), json!(parent));
+    }
+    row
+}
+
+pub(super) fn volumes(world: &World, request: &Request) -> Outcome {
+    let storage = request.text("storage").unwrap_or_default();
+    let place = world.stores.place(&request.host, storage)?;
+    let (content, vmid) = (request.text("content"), request.params.number("vmid"));
+    let rows = world.stores.volumes(&place).filter(|(_, volume)| {
+        content.is_none_or(|content| content == volume.content)
+            && vmid.is_none_or(|vmid| volume.vmid.map(i64::from) == Some(vmid))
+    });
+    Ok(rows.map(|(name, volume)| Value::from(volume_row(storage, name, volume))).collect::<Vec<_>>().into())
+}
+
+/// The volume that a path names: in full, or within its storage.
+fn volid(request: &Request) -> String {
+    let storage = request.text("storage").unwrap_or_default();
+    let volume = request.text("volume").unwrap_or_default();
+    if volume.contains(':') { volume.to_owned() } else { format!("{storage}:{volume}") }
+}
+
+pub(super) fn volume(world: &World, request: &Request) -> Outcome {
+    let volid = volid(request);
+    let (storage, name) = split(&volid).ok_or_else(|| format!("unable to parse volume ID '{volid}'"))?;
+    world.require_any(&request.who, &format!("/storage/{storage}"), &SEEN_BY)?;
+    world.stores.place(&request.host, storage)?;
+    let volume = world.stores.get(&request.host, &volid);
+    let volume = volume.ok_or_else(|| format!("volume_size_info on '{volid}' failed - no such volume"))?;
+    let mut row = volume_row(storage, name, volume);
+    for key in ["volid", "content", "ctime", "vmid"] {
+        row.remove(key);
+    }
+    row.insert("path".into(), json!(format!("/dev/{storage}/{name}")));
+    row.insert("used".into(), json!(volume.written));
+    Ok(Value::from(row).into())
+}
+
+pub(super) fn delete(world: &mut World, request: &Request) -> Outcome {
+    let (host, volid) = (request.host.clone(), volid(request));
+    let named = volid.clone();
+    let (storage, name) = split(&named).ok_or_else(|| format!("unable to parse volume ID '{named}'"))?;
+    let owner = world.stores.get(&host, &volid).and_then(|volume| volume.vmid);
+    let place = format!("/storage/{storage}");
+    world.require(&request.who, &place, &["Datastore.Allocate"])?;
+    world.stores.place(&host, storage)?;
+    if let Some(owner) = owner.filter(|owner| world.guests.contains_key(owner)) {
+        return Err(Refusal::from(format!(
+            "Cannot remove image, a guest with VMID '{owner}' exists!\nYou can delete the image from the guest's hardware pane"
+        )));
+    }
+    let lock = world.stores.lock_name(&host, storage)?;
+    let (patience, span) = (lock.patience(), world.latencies.destroy);
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let id = format!("{}@{storage}", last.replace(':', "-"));
+    let purpose = format!("free {volid}");
+    let script = Script::new().lock(lock, false, patience).takes(purpose, span).act(move |world| {
+        world.stores.free(&host, &volid)?;
+        world.effect("delete", &volid);
+        Ok(())
+    });
+    Ok(world.begin(&request.host, "imgdel", &id, &request.who.name(), script).into())
+}

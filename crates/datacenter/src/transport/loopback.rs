@@ -1,0 +1,130 @@
+//! Real connections with real TLS, on loopback.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use super::connection;
+use crate::datacenter::Datacenter;
+
+/// Why nothing listens.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// There is no certificate to show.
+    #[error("cannot make a certificate: {0}")]
+    Certificate(String),
+}
+
+/// A datacenter that listens. Ends when it is dropped.
+#[derive(Debug)]
+pub struct Serving {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The SHA-256 of its certificate, as Proxmox shows it: `AA:BB:…`.
+    pub fingerprint: String,
+    end: watch::Sender<bool>,
+}
+
+impl Serving {
+    /// Stops listening, and ends all connections.
+    pub fn stop(&self) {
+        self.end.send_replace(true);
+    }
+}
+
+impl Datacenter {
+    /// Listens at this address, as the first host, with a certificate of its own. Needs a tokio runtime with I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError`] if the address is taken, or no certificate can be made.
+    pub async fn serve(&self, address: SocketAddr) -> Result<Serving, ServeError> {
+        let failed = |error| ServeError::Listen { address, error };
+        let host = self.world().hosts.keys().next().cloned().unwrap_or_default();
+        let (acceptor, fingerprint) = identity(&host)?;
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        self.world().fingerprints.insert(host.clone(), fingerprint.clone());
+        let (end, ended) = watch::channel(false);
+        tokio::spawn(listen(self.clone(), host, listener, acceptor, ended));
+        Ok(Serving { address, fingerprint, end })
+    }
+}
+
+async fn listen(
+    datacenter: Datacenter,
+    host: String,
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    ended: watch::Receiver<bool>,
+) {
+    let mut end = ended.clone();
+    loop {
+        tokio::select! {
+            biased;
+            _ = end.wait_for(|ended| *ended) => return,
+            accepted = listener.accept() => {
+                // A connection that broke before it was one is nobody's loss.
+                let Ok((stream, _)) = accepted else { continue };
+                let (datacenter, host, acceptor) = (datacenter.clone(), host.clone(), acceptor.clone());
+                let mut ended = ended.clone();
+                tokio::spawn(async move {
+                    let conversation = async {
+                        if let Ok(stream) = acceptor.accept(stream).await {
+                            connection::serve(datacenter, host, stream).await;
+                        }
+                    };
+                    tokio::select! {
+                        biased;
+                        _ = ended.wait_for(|ended| *ended) => {}
+                        () = conversation => {}
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// A certificate signed by an authority of its own, as a new cluster has it.
+fn identity(host: &str) -> Result<(TlsAcceptor, String), ServeError> {
+    let wrong = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
+    let generate = || KeyPair::generate().map_err(|error| wrong(&error));
+    let mut authority = CertificateParams::new(Vec::new()).map_err(|error| wrong(&error))?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.distinguished_name.push(DnType::CommonName, "Proxmox Virtual Environment");
+    authority.distinguished_name.push(DnType::OrganizationName, "PVE Cluster Manager CA");
+    let issuer = Issuer::new(authority, generate()?);
+
+    let names = ["127.0.0.1", "::1", "localhost", host].map(str::to_owned).to_vec();
+    let mut leaf = CertificateParams::new(names).map_err(|error| wrong(&error))?;
+    leaf.distinguished_name.push(DnType::CommonName, host);
+    leaf.distinguished_name.push(DnType::OrganizationName, "Proxmox Virtual Environment");
+    let key = generate()?;
+    let certificate = leaf.signed_by(&key, &issuer).map_err(|error| wrong(&error))?;
+    let certificate = CertificateDer::from(certificate.der().to_vec());
+    let digest = Sha256::digest(&certificate);
+    let fingerprint = digest.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":");
+
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![certificate], key))
+        .map_err(|error| wrong(&error))?;
+    Ok((TlsAcceptor::from(Arc::new(config)), fingerprint))
+}

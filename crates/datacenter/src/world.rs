@@ -1,0 +1,155 @@
+//! The world behind all interfaces: what there is, and what is due.
+//!
+//! Nothing runs in the background. Whoever looks first lets the world catch up with the clock ([`World::advance`]), event by
+//! event in the order of time: the same requests at the same times always find the same world.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::access::Access;
+use crate::blueprint::{Blueprint, Host, Latencies, Span, Version};
+use crate::chance::Chance;
+use crate::machines::Machines;
+
+pub(crate) mod events;
+pub(crate) mod guest;
+pub(crate) mod locks;
+pub(crate) mod seen;
+pub(crate) mod stores;
+pub(crate) mod tasks;
+
+use events::{Event, Events};
+use guest::Guest;
+use locks::Locks;
+use seen::Seen;
+use stores::Stores;
+use tasks::Tasks;
+
+/// The members of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pool {
+    pub(crate) comment: String,
+    pub(crate) guests: BTreeSet<u32>,
+    pub(crate) storages: BTreeSet<String>,
+}
+
+/// Everything there is.
+pub(crate) struct World {
+    /// How far it has come.
+    pub(crate) now: Duration,
+    /// What the calendar said at the beginning of time, in seconds since 1970.
+    pub(crate) calendar: Duration,
+    pub(crate) version: Version,
+    pub(crate) cluster: String,
+    pub(crate) hosts: BTreeMap<String, Host>,
+    /// Hosts that are down.
+    pub(crate) down: BTreeSet<String>,
+    pub(crate) has_quorum: bool,
+    pub(crate) bridges: Vec<String>,
+    pub(crate) access: Access,
+    pub(crate) pools: BTreeMap<String, Pool>,
+    pub(crate) guests: BTreeMap<u32, Guest>,
+    pub(crate) stores: Stores,
+    pub(crate) tasks: Tasks,
+    pub(crate) locks: Locks,
+    pub(crate) machines: Machines,
+    /// What the hosts last told of their guests.
+    pub(crate) seen: BTreeMap<u32, Seen>,
+    /// How often what took effect.
+    pub(crate) effects: BTreeMap<String, u32>,
+    pub(crate) latencies: Latencies,
+    pub(crate) chance: Chance,
+    pub(crate) events: Events,
+    /// The fingerprints of the hosts' certificates, where they have any.
+    pub(crate) fingerprints: BTreeMap<String, String>,
+}
+
+impl World {
+    pub(crate) fn new(blueprint: Blueprint, now: Duration, calendar: Duration) -> Self {
+        let mut world = Self {
+            now,
+            calendar: calendar.saturating_sub(now),
+            version: blueprint.version,
+            cluster: blueprint.cluster,
+            stores: Stores::new(&blueprint.storages, &blueprint.hosts),
+            hosts: blueprint.hosts.into_iter().map(|host| (host.name.clone(), host)).collect(),
+            down: BTreeSet::new(),
+            has_quorum: blueprint.has_quorum,
+            bridges: blueprint.bridges,
+            access: Access::new(blueprint.version, blueprint.users, &blueprint.roles, blueprint.acl),
+            pools: blueprint.pools.into_iter().map(|name| (name, Pool::default())).collect(),
+            guests: BTreeMap::new(),
+            tasks: Tasks::default(),
+            locks: Locks::default(),
+            machines: Machines::default(),
+            seen: BTreeMap::new(),
+            effects: BTreeMap::new(),
+            latencies: blueprint.latencies,
+            chance: Chance::new(blueprint.seed),
+            events: Events::default(),
+            fingerprints: BTreeMap::new(),
+        };
+        for stranger in blueprint.guests {
+            world.settle(stranger);
+        }
+        world.begin_broadcasts();
+        world
+    }
+
+    /// Lets everything happen that is due.
+    pub(crate) fn advance(&mut self, now: Duration) {
+        while let Some((at, event)) = self.events.take(now) {
+            self.now = self.now.max(at);
+            match event {
+                Event::Resume(task) => self.resume(task),
+                Event::GiveUp(task, name, ticket) => self.give_up(task, &name, ticket),
+                Event::Broadcast(host) => self.broadcast(&host),
+                Event::Booted(vmid, power_on) => self.machines.booted(vmid, power_on),
+            }
+        }
+        self.now = self.now.max(now);
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn epoch(&self) -> u64 {
+        (self.calendar + self.now).as_secs()
+    }
+
+    /// How long something takes this time.
+    pub(crate) fn draw(&mut self, purpose: &str, span: Span) -> Duration {
+        self.chance.span(purpose, span, self.latencies.factor)
+    }
+
+    /// Notes that something took effect.
+    pub(crate) fn effect(&mut self, verb: &str, target: impl std::fmt::Display) {
+        *self.effects.entry(format!("{verb} {target}")).or_default() += 1;
+    }
+
+    pub(crate) fn is_up(&self, host: &str) -> bool {
+        self.hosts.contains_key(host) && !self.down.contains(host)
+    }
+
+    /// The guest of this number on this host, or the vendor's words for its absence.
+    pub(crate) fn guest(&self, host: &str, vmid: u32) -> Result<&Guest, String> {
+        self.guests.get(&vmid).filter(|guest| guest.host == host).ok_or_else(|| absent(host, vmid))
+    }
+
+    /// As [`World::guest`], to be changed.
+    pub(crate) fn guest_mut(&mut self, host: &str, vmid: u32) -> Result<&mut Guest, String> {
+        self.guests.get_mut(&vmid).filter(|guest| guest.host == host).ok_or_else(|| absent(host, vmid))
+    }
+
+    /// The pool that a guest is in.
+    pub(crate) fn pool_of(&self, vmid: u32) -> Option<&str> {
+        self.pools.iter().find(|(_, pool)| pool.guests.contains(&vmid)).map(|(name, _)| name.as_str())
+    }
+
+    /// Refuses while the cluster has no quorum.
+    pub(crate) fn check_quorum(&self) -> Result<(), String> {
+        if self.has_quorum { Ok(()) } else { Err("cluster not ready - no quorum?".to_owned()) }
+    }
+}
+
+fn absent(host: &str, vmid: u32) -> String {
+    format!("Configuration file 'nodes/{host}/qemu-server/{vmid}.conf' does not exist")
+}

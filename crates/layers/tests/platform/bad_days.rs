@@ -1,0 +1,199 @@
+//! Bad days: each ends in a clear word about the thing and the remedy, with nothing lost and nothing foreign touched; and once the
+//! cause is gone, the same command goes on.
+
+use std::sync::Arc;
+
+use castle_datacenter::{Asked, Ending, Latencies, Reply, Version, Witness};
+use castle_engine::{Fault, Outcome, Report};
+use castle_proxmox::model::ErrorClass;
+use castle_testkit::in_virtual_time;
+use serde_json::json;
+
+use crate::room::{Room, blueprint, door, done, file};
+
+fn small() -> String {
+    file(1, 1, "nodes: [pve]")
+}
+
+fn faults(report: &Report) -> Vec<&Fault> {
+    report
+        .outcomes
+        .iter()
+        .filter_map(|(_, outcome)| match outcome {
+            Outcome::Failed { fault } => Some(&**fault),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_wrong_token_is_said_once_and_not_repeated() {
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        let client = room.client_with("castle@pve!embedded=00000000-planted");
+        let refusal = client.guests().await.unwrap_err();
+        assert_eq!(refusal.class, ErrorClass::Unauthenticated);
+        let fault = Fault::from(refusal);
+        assert!(fault.is_final() && fault.next.contains("token"), "{fault:?}");
+        assert!(!format!("{fault:?}{client:?}").contains("planted"));
+    });
+}
+
+#[test]
+fn a_privilege_removed_mid_run_is_named_and_the_rest_goes_on_later() {
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        room.datacenter.revoke("castle@pve!embedded", "VM.PowerMgmt");
+        let report = room.up().await;
+        let faults = faults(&report);
+        assert_eq!(faults.len(), 2, "both starts fail: {faults:#?}");
+        assert!(faults.iter().all(|fault| fault.evidence.contains("VM.PowerMgmt") && fault.is_final()), "{faults:#?}");
+        room.datacenter.grant("castle@pve!embedded", "VM.PowerMgmt");
+        let report = room.up().await;
+        done(&report);
+        assert_eq!(report.effects(), 2, "what was made is not made again");
+    });
+}
+
+#[test]
+fn a_storage_that_fills_up_mid_clone_leaves_nothing_half_made() {
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        room.datacenter.fail_storage("local-lvm", "no space left: thin pool is full (not enough space)");
+        let report = room.up().await;
+        let found = faults(&report);
+        assert!(found.iter().any(|fault| fault.next.contains("make room")), "{found:#?}");
+        let look = room.datacenter.look();
+        assert!(look.guests.values().all(|guest| guest.lock.is_none()), "{look}");
+        done(&room.up().await);
+    });
+}
+
+#[test]
+fn a_template_that_someone_deleted_is_made_again_only_if_needed() {
+    in_virtual_time(async |clock| {
+        let mut room = Room::plain(&small(), clock);
+        done(&room.up().await);
+        room.datacenter.remove_guest(998);
+        let report = room.up().await;
+        done(&report);
+        assert_eq!(report.effects(), 0, "nothing is to be cloned");
+        room.rewrite(&file(1, 2, "nodes: [pve]"));
+        done(&room.up().await);
+        assert!(room.datacenter.look().guests[&430].running);
+    });
+}
+
+#[test]
+fn a_vmid_taken_by_a_stranger_at_the_last_moment_is_left_to_him() {
+    /// Puts a guest where castle is about to clone to.
+    struct Thief(castle_datacenter::Datacenter);
+    impl Witness for Thief {
+        fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+            let is_clone = asked.path.ends_with("/clone") && asked.parameters.iter().any(|(_, value)| value == "421");
+            if is_clone && self.0.digest_of(421).is_none() {
+                return Some(Reply::failure(500, "unable to create VM 421: config file already exists"));
+            }
+            Some(handle())
+        }
+    }
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        room.datacenter.watch(Arc::new(Thief(room.datacenter.clone())));
+        let report = room.up().await;
+        let found = faults(&report);
+        assert_eq!(found.len(), 1, "the other node is made: {found:#?}");
+        assert!(found[0].evidence.contains("already exists"), "{found:#?}");
+        assert!(room.datacenter.look().guests[&428].running);
+    });
+}
+
+#[test]
+fn without_a_quorum_nothing_is_begun_and_it_is_said() {
+    in_virtual_time(async |clock| {
+        let blueprint = blueprint(&["pve1", "pve2"], Version::Nine).with_latencies(Latencies::none());
+        let room = Room::new(blueprint, &file(1, 0, "nodes: [pve1, pve2]"), door(clock));
+        room.datacenter.set_quorum(false);
+        let report = room.up().await;
+        let found = faults(&report);
+        assert!(found.iter().any(|fault| fault.evidence.contains("no quorum") && fault.next.contains("pvecm")), "{found:#?}");
+        room.datacenter.set_quorum(true);
+        done(&room.up().await);
+    });
+}
+
+#[test]
+fn an_answer_that_is_not_json_and_one_of_50_mb_are_refused() {
+    /// Answers all with the same.
+    struct Odd(Reply);
+    impl Witness for Odd {
+        fn request(&self, _: &Asked, _: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+            Some(self.0.clone())
+        }
+    }
+    in_virtual_time(async |clock| {
+        let huge = json!({"data": ["x".repeat(50 << 20)]});
+        let odd = Reply { body: Some(json!("<html>a proxy</html>")), ..Reply::data(json!(null)) };
+        for reply in [odd, Reply { body: Some(huge), ..Reply::data(json!(null)) }, Reply::data(json!({"no": "list"}))] {
+            let room = Room::plain(&small(), clock);
+            room.datacenter.watch(Arc::new(Odd(reply)));
+            let refusal = room.client().guests().await.unwrap_err();
+            assert_eq!(refusal.class, ErrorClass::Unreadable, "{refusal:?}");
+            assert!(Fault::from(refusal).is_final());
+        }
+    });
+}
+
+#[test]
+fn a_task_that_fails_for_a_lock_is_tried_again() {
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        let busy = "can't lock file '/var/lock/pve-manager/pve-storage-local-lvm' - got timeout";
+        room.datacenter.end_next_task("qmclone", Ending::Fails(busy.to_owned()));
+        done(&room.up().await);
+    });
+}
+
+#[test]
+fn twenty_clones_on_one_storage_all_succeed() {
+    in_virtual_time(async |clock| {
+        let room = Room::new(blueprint(&["pve"], Version::Nine), &file(3, 17, "nodes: [pve]"), door(clock));
+        done(&room.up().await);
+        let running = room.datacenter.look().guests.values().filter(|guest| guest.vmid >= 421 && guest.running).count();
+        assert_eq!(running, 20);
+        done(&room.plan(true).await);
+    });
+}
+
+#[test]
+fn down_ends_whatever_is_stuck_and_names_it() {
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&file(3, 0, "nodes: [pve]"), clock);
+        done(&room.up().await);
+        room.datacenter.set_lock(422, Some("backup"));
+        assert!(room.datacenter.change_guest(423, &[("protection", Some("1"))]));
+        let report = room.down().await;
+        let found = faults(&report);
+        assert!(found.iter().any(|fault| fault.subject.contains("422") && fault.next.contains("qm unlock")), "{found:#?}");
+        assert!(found.iter().any(|fault| fault.subject.contains("423") && fault.next.contains("protection")), "{found:#?}");
+        let left: Vec<u32> = room.datacenter.look().guests.into_keys().filter(|vmid| *vmid >= 421).collect();
+        assert_eq!(left, [422, 423, 998], "the image waits for its clones");
+        room.datacenter.set_lock(422, None);
+        assert!(room.datacenter.change_guest(423, &[("protection", None)]));
+        done(&room.down().await);
+        assert!(room.datacenter.look().guests.keys().all(|vmid| *vmid < 421));
+    });
+}
+
+#[test]
+fn no_field_of_a_guest_holds_a_secret() {
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        done(&room.up().await);
+        let secret = castle_datacenter::EMBEDDED_TOKEN;
+        assert!(!room.datacenter.look().to_string().contains(secret));
+        let guest = &room.datacenter.look().guests[&421];
+        let unexpected = ["cipassword", "sshkeys", "cicustom", "ciuser", "args", "hookscript"];
+        assert!(guest.config.keys().all(|key| !unexpected.contains(&key.as_str())), "{:?}", guest.config);
+    });
+}

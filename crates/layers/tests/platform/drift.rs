@@ -1,0 +1,167 @@
+//! Differences: none after `up`, and each one that a person makes is found, classed and mended.
+
+use castle_datacenter::{Latencies, Version};
+use castle_engine::{Change, Impact, Outcome, Report};
+use castle_testkit::in_virtual_time;
+
+use crate::room::{Room, blueprint, door, done, file};
+
+fn small() -> String {
+    file(1, 1, "nodes: [pve]")
+}
+
+/// Lets the folder take disks, too.
+fn images_in_local(mut blueprint: castle_datacenter::Blueprint) -> castle_datacenter::Blueprint {
+    for storage in blueprint.storages.iter_mut().filter(|storage| storage.name == "local") {
+        storage.content.push("images".to_owned());
+    }
+    blueprint
+}
+
+fn changes(report: &Report) -> Vec<&Change> {
+    report
+        .outcomes
+        .iter()
+        .filter_map(|(_, outcome)| match outcome {
+            Outcome::Planned { change } => Some(&**change),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn after_up_nothing_differs_however_closely_one_looks() {
+    for version in [Version::Eight, Version::Nine] {
+        for more in [
+            "nodes: [pve]",
+            "nodes: [pve]\n    vlan: 7\n    hardware: {scsiController: virtio-scsi-single, iothread: true, cpu: host, machine: i440fx}",
+            "nodes: [pve]\n    storage: {disks: local}",
+        ] {
+            in_virtual_time(async |clock| {
+                let blueprint = blueprint(&["pve"], version).with_latencies(Latencies::none());
+                let blueprint = images_in_local(blueprint);
+                let room = Room::new(blueprint, &file(1, 1, more), door(clock));
+                done(&room.up().await);
+                let deep = room.plan(true).await;
+                assert!(changes(&deep).is_empty(), "{version:?} {more}: {:#?}", changes(&deep));
+                done(&deep);
+                let again = room.up().await;
+                assert_eq!(again.effects(), 0);
+            });
+        }
+    }
+}
+
+/// Each is done by hand to a running guest, and then found by a close look: how it is classed, and what mends it.
+#[test]
+fn what_people_change_is_found_and_mended() {
+    let cases: [(&str, Option<&str>, Impact); 8] = [
+        ("memory", Some("2048"), Impact::Reboot),
+        ("cores", Some("1"), Impact::Reboot),
+        ("cpu", Some("host"), Impact::Reboot),
+        ("tags", Some("mine"), Impact::InPlace),
+        ("name", Some("renamed"), Impact::InPlace),
+        ("onboot", None, Impact::InPlace),
+        ("net0", Some("virtio=02:00:00:00:00:99,bridge=vmbr0"), Impact::InPlace),
+        ("nameserver", Some("9.9.9.9"), Impact::Reboot),
+    ];
+    for (option, value, impact) in cases {
+        in_virtual_time(async |clock| {
+            let room = Room::plain(&small(), clock);
+            done(&room.up().await);
+            let before = room.snapshot();
+            assert!(room.datacenter.change_guest(421, &[(option, value)]));
+            let plan = room.plan(true).await;
+            let found = changes(&plan);
+            let [change] = found.as_slice() else { panic!("{option}: {found:#?}") };
+            assert_eq!(change.impact, impact, "{option}");
+            let ground = room.ground(true);
+            let survey = castle_layers::survey(&ground, &room.site).await.unwrap();
+            done(&room.run(&room.graph(&ground, &survey), true).await);
+            let mine = |text: String| text.replace("castle-is-", "").replace(";mine", "");
+            assert_eq!(mine(room.snapshot()), mine(before), "{option}: mended, and nothing else");
+        });
+    }
+}
+
+#[test]
+fn the_list_alone_shows_what_the_file_wants_otherwise() {
+    in_virtual_time(async |clock| {
+        let mut room = Room::plain(&small(), clock);
+        done(&room.up().await);
+        room.rewrite(&small().replace("cores: 2", "cores: 3").replace("disk: 16GiB, dataDisk", "disk: 24GiB, dataDisk"));
+        let plan = room.plan(false).await;
+        let verbs: Vec<&str> = changes(&plan).iter().map(|change| change.verb.as_str()).collect();
+        assert_eq!(verbs, ["configure", "resize"]);
+        done(&room.up().await);
+        let look = room.datacenter.look();
+        assert_eq!(look.guests[&421].config["cores"], "3");
+        assert!(look.guests[&421].pending.is_empty(), "restarted, so that it takes effect");
+        assert!(look.guests[&428].config["scsi0"].contains("size=24G"), "{:?}", look.guests[&428].config);
+        done(&room.plan(true).await);
+    });
+}
+
+#[test]
+fn guests_are_restarted_one_at_a_time() {
+    in_virtual_time(async |clock| {
+        let mut room = Room::new(blueprint(&["pve"], Version::Nine), &file(3, 0, "nodes: [pve]"), door(clock));
+        done(&room.up().await);
+        room.rewrite(&file(3, 0, "nodes: [pve]").replace("cores: 2", "cores: 3"));
+        done(&room.up().await);
+        let restarts: Vec<_> = room.datacenter.look().tasks.into_iter().filter(|task| task.kind == "qmreboot").collect();
+        assert_eq!(restarts.len(), 3);
+        for pair in restarts.windows(2) {
+            assert!(pair[0].ended.is_some_and(|end| end <= pair[1].started), "{restarts:#?}");
+        }
+    });
+}
+
+#[test]
+fn a_disk_that_would_shrink_is_refused_and_nothing_is_lost() {
+    in_virtual_time(async |clock| {
+        let mut room = Room::plain(&small(), clock);
+        done(&room.up().await);
+        let before = room.snapshot();
+        room.rewrite(&small().replace("dataDisk: 20GiB", "dataDisk: 10GiB"));
+        let plan = room.plan(false).await;
+        assert_eq!(changes(&plan).iter().map(|change| change.impact).collect::<Vec<_>>(), [Impact::Replace]);
+        let report = room.up().await;
+        let refused = report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).count();
+        assert_eq!((refused, room.snapshot()), (1, before));
+    });
+}
+
+#[test]
+fn a_guest_that_stopped_is_started() {
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        done(&room.up().await);
+        room.datacenter.switch(421, false);
+        let report = room.up().await;
+        done(&report);
+        assert_eq!(report.effects(), 1);
+        assert!(room.datacenter.look().guests[&421].running);
+    });
+}
+
+#[test]
+fn images_of_other_versions_go_when_nothing_needs_them() {
+    in_virtual_time(async |clock| {
+        let mut room = Room::plain(&small(), clock);
+        done(&room.up().await);
+        room.rewrite(&file(1, 2, "nodes: [pve]").replace("v1.13.9", "v1.13.8"));
+        done(&room.up().await);
+        let templates: Vec<_> = room
+            .datacenter
+            .look()
+            .guests
+            .into_values()
+            .filter(|guest| guest.config.get("template").is_some_and(|flag| flag == "1"))
+            .map(|guest| guest.config["name"].clone())
+            .collect();
+        assert_eq!(templates.len(), 1, "{templates:?}");
+        assert!(templates[0].starts_with("talos-v1.13.8-"), "{templates:?}");
+        done(&room.plan(true).await);
+    });
+}

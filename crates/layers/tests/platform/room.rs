@@ -1,0 +1,241 @@
+//! A machine room in memory: the embedded datacenter, a castle's file, and bystanders who watch every request.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use castle_datacenter::{Asked, Blueprint, Datacenter, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, GuestView, Latencies, Reply, Version, Witness};
+use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Journal, Report, Tools, Wanted, run};
+use castle_http::{Endpoint, Trust};
+use castle_layers::platform::{self, Design, Doomed, Whose};
+use castle_layers::{Site, Survey, place, survey};
+use castle_proxmox::client::{Access, Client, Token};
+use castle_proxmox::steps::{Ground, Reach};
+use castle_seams::{Clock, Disk};
+use castle_spec::{Castle, Node};
+use castle_testkit::vendor::Vendor;
+use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock};
+
+/// A castle on Proxmox with so many nodes; `more` is added to the platform.
+pub fn file(control_planes: u32, workers: u32, more: &str) -> String {
+    format!(
+        "castle: blue
+platform:
+  proxmox:
+    endpoint: https://pve:8006
+    token: env:PROXMOX_TOKEN
+    vmids: 421-999
+    {more}
+talos: {{version: v1.13.9}}
+kubernetes: {{version: v1.36.3}}
+network: {{cidr: 10.0.0.0/16, gateway: 10.0.0.1, nameservers: [10.0.0.1], vip: 10.0.255.1}}
+nodes:
+  controlPlanes: {{count: {control_planes}, firstAddress: 10.0.1.1, cores: 2, memory: 4GiB, disk: 16GiB}}
+  workers: {{count: {workers}, firstAddress: 10.0.1.8, cores: 4, memory: 8GiB, disk: 16GiB, dataDisk: 20GiB}}
+storage: none
+"
+    )
+}
+
+/// Reads a file that has no mistakes.
+pub fn read(text: &str) -> (Castle, Vec<Node>) {
+    let reading = castle_spec::read(text.as_bytes());
+    let castle = reading.castle.unwrap_or_else(|| panic!("{:?}", reading.problems));
+    (castle, reading.nodes)
+}
+
+/// The life of the castle that tests raise.
+pub fn blue() -> CastleId {
+    CastleId { name: "blue/proxmox".into(), lineage: "0123456789abcdef".into(), generation: 1 }
+}
+
+/// The datacenter of the tests: some hosts with all the usual storages, and two strangers.
+pub fn blueprint(hosts: &[&str], version: Version) -> Blueprint {
+    let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+    Blueprint::embedded(&hosts).on(version)
+}
+
+/// Holds every request against the vendor's description, and counts them.
+struct Clerk {
+    vendor: Option<Vendor>,
+    counts: Mutex<BTreeMap<String, u32>>,
+}
+
+impl Witness for Clerk {
+    fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+        if let Some(vendor) = &self.vendor {
+            let verdict = vendor.check(&asked.method, &asked.path, &asked.parameters);
+            assert_eq!(verdict, Ok(()), "{} {} {:?}", asked.method, asked.path, asked.parameters);
+        }
+        let line = format!("{} {}", asked.method, asked.path);
+        *self.counts.lock().unwrap().entry(line).or_default() += 1;
+        Some(handle())
+    }
+}
+
+/// A room with a castle's file.
+pub struct Room {
+    pub datacenter: Datacenter,
+    pub castle: Castle,
+    pub nodes: Vec<Node>,
+    pub site: Site,
+    pub clock: Arc<dyn Clock>,
+    pub id: CastleId,
+    pub epoch: u64,
+    clerk: Arc<Clerk>,
+    strangers: Vec<GuestView>,
+}
+
+impl Room {
+    pub fn new(blueprint: Blueprint, file: &str, clock: Arc<dyn Clock>) -> Self {
+        let vendor = Vendor::load(if blueprint.version == Version::Eight { 8 } else { 9 });
+        let datacenter = Datacenter::new(blueprint, clock.clone());
+        let clerk = Arc::new(Clerk { vendor, counts: Mutex::default() });
+        datacenter.watch(clerk.clone());
+        let (castle, nodes) = read(file);
+        let site = Site::of(&castle);
+        let strangers = datacenter.look().guests.into_values().collect();
+        Self { datacenter, site, castle, nodes, clock, id: blue(), epoch: 1, clerk, strangers }
+    }
+
+    /// A room of one host, without latencies.
+    pub fn plain(file: &str, clock: &VirtualClock) -> Self {
+        Self::new(blueprint(&["pve"], Version::Nine).with_latencies(Latencies::none()), file, door(clock))
+    }
+
+    /// The same room, met by another process.
+    pub fn again(&self) -> Self {
+        let (datacenter, clerk, strangers) = (self.datacenter.clone(), self.clerk.clone(), self.strangers.clone());
+        let (castle, nodes, site) = (self.castle.clone(), self.nodes.clone(), self.site.clone());
+        Self { datacenter, site, castle, nodes, clock: self.clock.clone(), id: self.id.clone(), epoch: self.epoch, clerk, strangers }
+    }
+
+    /// Goes on with another file.
+    pub fn rewrite(&mut self, file: &str) {
+        (self.castle, self.nodes) = read(file);
+        self.site = Site::of(&self.castle);
+    }
+
+    pub fn client_with(&self, token: &str) -> Client {
+        let access = Access {
+            endpoint: Endpoint::parse(&format!("http://{}:8006", self.site.hosts[0])).unwrap(),
+            trust: Trust::PublicRoots,
+            token: Token::parse(token).unwrap(),
+        };
+        Client::new(access, self.datacenter.dial(), self.clock.clone()).unwrap()
+    }
+
+    pub fn client(&self) -> Client {
+        self.client_with(&format!("{EMBEDDED_TOKEN_ID}={EMBEDDED_TOKEN}"))
+    }
+
+    pub fn ground(&self, deep: bool) -> Arc<Ground> {
+        let client = Arc::new(self.client());
+        Arc::new(Ground::new(client, self.id.clone(), self.site.vmids.clone(), deep))
+    }
+
+    pub fn graph(&self, ground: &Arc<Ground>, survey: &Survey) -> Graph {
+        let placed = place(&self.site, survey, &self.nodes).unwrap();
+        let mut graph = GraphBuilder::new();
+        let (castle, nodes, site) = (&self.castle, self.nodes.as_slice(), &self.site);
+        platform::raise(&mut graph, ground, Design { castle, nodes, placed: &placed, site, survey });
+        graph.build().unwrap()
+    }
+
+    /// Runs a graph; without a journal it only looks.
+    pub async fn run(&self, graph: &Graph, acting: bool) -> Report {
+        let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
+        let journal = Mutex::new(Journal::open(&disk, Path::new("/journal"), &self.id).unwrap().0);
+        let chance = Chance::new(1);
+        let tools = Tools {
+            clock: self.clock.as_ref(),
+            entropy: &chance,
+            fence: &Alone { epoch: self.epoch },
+            listener: &Deaf,
+            signals: None,
+            journal: acting.then_some(&journal),
+        };
+        run(graph, tools, &Wanted::all(self.id.clone())).await
+    }
+
+    /// What `castle up` does.
+    pub async fn up(&self) -> Report {
+        self.raise(true, false).await
+    }
+
+    /// What `castle plan` does.
+    pub async fn plan(&self, deep: bool) -> Report {
+        self.raise(false, deep).await
+    }
+
+    async fn raise(&self, acting: bool, deep: bool) -> Report {
+        let ground = self.ground(deep);
+        let survey = survey(&ground, &self.site).await.unwrap();
+        let report = self.run(&self.graph(&ground, &survey), acting).await;
+        self.check_strangers();
+        report
+    }
+
+    /// What `castle down` does.
+    pub async fn down(&self) -> Report {
+        let ground = self.ground(false);
+        let doomed = platform::within(&ground).await.unwrap();
+        let doomed: Vec<Doomed> = doomed.into_iter().filter(|guest| guest.whose == Whose::Ours).collect();
+        let mut graph = GraphBuilder::new();
+        platform::raze(&mut graph, &ground, &self.site, &doomed, Reach::Marked, &self.site.hosts);
+        let report = self.run(&graph.build().unwrap(), true).await;
+        self.check_strangers();
+        report
+    }
+
+    /// Whoever was there before castle came is as they were.
+    pub fn check_strangers(&self) {
+        let now = self.datacenter.look().guests;
+        for stranger in &self.strangers {
+            assert_eq!(now.get(&stranger.vmid), Some(stranger), "castle touched a stranger");
+        }
+    }
+
+    /// How often each request was made since the last time this was asked.
+    pub fn requests(&self) -> BTreeMap<String, u32> {
+        std::mem::take(&mut *self.clerk.counts.lock().unwrap())
+    }
+
+    /// The guests of castle's range: all that matters about them, and nothing that is drawn.
+    pub fn snapshot(&self) -> String {
+        snapshot(&self.datacenter)
+    }
+}
+
+/// What there is, without what is drawn or counted.
+pub fn snapshot(datacenter: &Datacenter) -> String {
+    let (look, mut text) = (datacenter.look(), String::new());
+    for guest in look.guests.values() {
+        let state = if guest.running { "running" } else { "stopped" };
+        writeln!(text, "guest {} on {}, {state}, pool {:?}, lock {:?}", guest.vmid, guest.host, guest.pool, guest.lock).unwrap();
+        for (key, value) in guest.config.iter().filter(|(key, _)| !["smbios1", "vmgenid", "meta", "digest"].contains(&key.as_str())) {
+            let drawn = |line: &&str| !line.starts_with("operation: ") && !line.starts_with("epoch: ");
+            let value: Vec<&str> = value.lines().filter(drawn).collect();
+            writeln!(text, "  {key}: {}", value.join(" | ")).unwrap();
+        }
+        for (key, value) in &guest.pending {
+            writeln!(text, "  pending {key}: {value:?}").unwrap();
+        }
+    }
+    for ((host, name), volume) in &look.volumes {
+        writeln!(text, "volume {name} on {host}: {} bytes", volume.size).unwrap();
+    }
+    text
+}
+
+/// Holds that all went well.
+pub fn done(report: &Report) {
+    let undone: Vec<_> = report.ended(|outcome| !outcome.is_done()).collect();
+    assert!(undone.is_empty(), "{undone:#?}");
+}
+
+/// The clock as a door.
+pub fn door(clock: &VirtualClock) -> Arc<dyn Clock> {
+    Arc::new(*clock)
+}

@@ -1,0 +1,26 @@
+//! What looking costs: counted, not timed.
+
+use castle_testkit::in_virtual_time;
+
+use crate::room::{Room, done, file};
+
+#[test]
+fn five_guests_and_five_hundred_cost_the_same_number_of_requests() {
+    let cost = |workers: u32| {
+        in_virtual_time(async |clock| {
+            let text = file(1, workers, "nodes: [pve]");
+            let mut blueprint = crate::room::blueprint(&["pve"], castle_datacenter::Version::Nine);
+            blueprint.hosts[0].memory = 16 << 40;
+            blueprint.storages.iter_mut().for_each(|storage| storage.total = 1 << 50);
+            let blueprint = blueprint.with_latencies(castle_datacenter::Latencies::none());
+            let room = Room::new(blueprint, &text, crate::room::door(clock));
+            done(&room.up().await);
+            room.requests();
+            done(&room.plan(false).await);
+            room.requests()
+        })
+    };
+    let (few, many) = (cost(4), cost(499));
+    assert_eq!(few, many);
+    assert!(few.values().sum::<u32>() <= 6, "{few:?}");
+}
