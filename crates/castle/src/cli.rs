@@ -50,6 +50,7 @@ pub enum Color {
 pub(crate) enum Command {
     New(commands::new::NewArgs),
     Check(commands::check::CheckArgs),
+    Doctor(commands::doctor::DoctorArgs),
     Plan(commands::plan::PlanArgs),
     Up(commands::up::UpArgs),
     Status(commands::status::StatusArgs),

@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod confirm;
 pub(crate) mod datacenter;
+pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod lock;
 pub(crate) mod man;

@@ -132,9 +132,8 @@ fn line(what: &What, verbose: bool) -> Option<String> {
     match what {
         What::StepActing { step, change } => {
             let differences: Vec<String> = change.differences.iter().map(ToString::to_string).collect();
-            let differences =
-                if differences.is_empty() { String::new() } else { format!(" ({})", differences.join(", ")) };
-            Some(format!("{step}  {} {}{differences}", change.impact.word(), change.verb))
+            let told = if verbose { format!(" ({}: {})", change.impact.word(), differences.join(", ")) } else { String::new() };
+            Some(format!("{step}  {}{told}", change.verb))
         }
         What::StepRetrying { step, fault, after } => {
             Some(format!("{step}  looks again in {:.1} s: {fault}", after.as_secs_f64()))

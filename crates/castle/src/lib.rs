@@ -41,6 +41,7 @@ pub fn main() -> ExitCode {
     let exit = match cli.command {
         Command::New(args) => commands::new::run(&args, &disk, &mut printer),
         Command::Check(args) => commands::check::run(&args, &disk, &mut printer),
+        Command::Doctor(args) => waiting(commands::doctor::run(&args, &mut printer)),
         Command::Plan(args) => waiting(commands::plan::run(&args, &mut printer)),
         Command::Up(args) => waiting(commands::up::run(&args, &mut printer)),
         Command::Status(args) => waiting(commands::status::run(&args, &mut printer)),

@@ -256,11 +256,7 @@ impl Blueprint {
                         privsep: false,
                     }],
                 },
-                User {
-                    id: "root@pam".to_owned(),
-                    password: Some(EMBEDDED_PASSWORD.to_owned()),
-                    tokens: Vec::new(),
-                },
+                User { id: "root@pam".to_owned(), password: Some(EMBEDDED_PASSWORD.to_owned()), tokens: Vec::new() },
             ],
             roles: BTreeMap::from([("Castle".to_owned(), least)]),
             acl: vec![AclEntry::new("/", "castle@pve", "Castle")],

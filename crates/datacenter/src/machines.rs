@@ -101,7 +101,12 @@ impl World {
         let cloud_init = drives.values().any(Drive::is_cloud_init).then(|| CloudInit {
             hostname: config.get("name").cloned().unwrap_or_else(|| format!("VM{vmid}")),
             interfaces: numbered(&config, "ipconfig").map(|(n, text)| (format!("net{n}"), text.to_owned())).collect(),
-            nameservers: config.get("nameserver").map_or("", String::as_str).split_whitespace().map(Into::into).collect(),
+            nameservers: config
+                .get("nameserver")
+                .map_or("", String::as_str)
+                .split_whitespace()
+                .map(Into::into)
+                .collect(),
         });
         let macs = numbered(&config, "net").filter_map(|(n, text)| {
             let (_, mac) = text.split(',').next()?.split_once('=')?;
@@ -137,9 +142,6 @@ impl World {
 }
 
 /// The values of an indexed family, in the order of their keys.
-fn numbered<'a>(
-    config: &'a BTreeMap<String, String>,
-    family: &'a str,
-) -> impl Iterator<Item = (u32, &'a str)> {
+fn numbered<'a>(config: &'a BTreeMap<String, String>, family: &'a str) -> impl Iterator<Item = (u32, &'a str)> {
     config.iter().filter_map(move |(key, value)| Some((key.strip_prefix(family)?.parse().ok()?, value.as_str())))
 }

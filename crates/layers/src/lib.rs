@@ -3,11 +3,13 @@
 //! - [`Site`] is where a castle stands, whichever platform the file names.
 //! - [`survey`] looks at the site once, with as many requests for five guests as for five hundred.
 //! - [`place`] says which host carries which node, and why.
+//! - [`doctor`] looks at all that a castle will need there, before anything is changed.
 //! - [`platform`] has the steps of the platform layer: those that raise it, and those that take it away.
 //!
 //! **Architecture invariant:** a layer is handed the clients it needs and no others. Nothing here prints, and nothing here knows
 //! the datacenter.
 
+pub mod doctor;
 mod placement;
 pub mod platform;
 mod site;

@@ -3,6 +3,7 @@
 mod error;
 mod form;
 mod mark;
+mod privileges;
 mod property;
 mod rows;
 mod upid;
@@ -11,6 +12,7 @@ pub use error::{ErrorClass, Refusal};
 pub(crate) use form::encode;
 pub use form::Form;
 pub use mark::{Mark, Owner};
+pub use privileges::{Needs, Requirement, missing, pveum, requirements};
 pub(crate) use property::mib_of;
 pub use property::{NETWORK_MODELS, Properties, PropertyError};
 pub(crate) use rows::each;

@@ -78,7 +78,8 @@ impl Datacenter {
     pub fn host_down(&self, host: &str) {
         let mut world = self.world();
         world.kill_tasks_of(host);
-        let guests: Vec<u32> = world.guests.values().filter(|guest| guest.host == host).map(|guest| guest.vmid).collect();
+        let guests: Vec<u32> =
+            world.guests.values().filter(|guest| guest.host == host).map(|guest| guest.vmid).collect();
         for vmid in guests {
             world.power_off(vmid);
         }

@@ -12,9 +12,10 @@ pub(super) fn identify(world: &World, raw: &Raw) -> Result<Identity, Refusal> {
     let unknown = |why: &str| Refusal::new(401, why);
     let now = world.epoch();
     if let Some(ticket) = &raw.ticket {
-        let who = world.access.by_ticket(ticket, now).ok_or_else(|| unknown("permission denied - invalid PVE ticket"))?;
-        let is_meant = raw.method == "GET"
-            || raw.csrf.as_ref().is_some_and(|token| Access::is_csrf(&who.user, token, now));
+        let who =
+            world.access.by_ticket(ticket, now).ok_or_else(|| unknown("permission denied - invalid PVE ticket"))?;
+        let is_meant =
+            raw.method == "GET" || raw.csrf.as_ref().is_some_and(|token| Access::is_csrf(&who.user, token, now));
         return if is_meant { Ok(who) } else { Err(unknown("Permission denied - invalid csrf token")) };
     }
     let Some(header) = &raw.authorization else { return Err(unknown("No ticket")) };

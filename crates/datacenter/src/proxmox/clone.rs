@@ -200,9 +200,10 @@ fn copied(world: &World, wish: &Wish, key: &str, drive: Drive) -> Plan {
     let own = split(&drive.file).map_or("", |(storage, _)| storage);
     let storage = wish.storage.clone().unwrap_or_else(|| own.to_owned());
     let is_file = world.stores.spec(&storage).is_ok_and(|spec| spec.kind == crate::blueprint::StorageKind::Dir);
-    let format = wish.format.clone().or_else(|| {
-        world.stores.get(&wish.host, &drive.file).filter(|_| is_file).map(|volume| volume.format.clone())
-    });
+    let format = wish
+        .format
+        .clone()
+        .or_else(|| world.stores.get(&wish.host, &drive.file).filter(|_| is_file).map(|volume| volume.format.clone()));
     let source = if drive.is_cloud_init() { Source::CloudInit } else { Source::Copy(drive.file.clone()) };
     Plan { key: key.to_owned(), drive, storage, format, source, tells_size: true }
 }

@@ -47,9 +47,13 @@ pub(super) fn resources(world: &World, request: &Request) -> Outcome {
     let wants = |name: &str| kind.is_none_or(|kind| kind == name);
     let mut rows = Vec::new();
     if kind.is_none() {
-        rows.extend(world.pools.keys().filter(|pool| world.may(&request.who, &format!("/pool/{pool}"), &["Pool.Audit"])).map(
-            |pool| json!({ "id": format!("/pool/{pool}"), "type": "pool", "pool": pool }),
-        ));
+        rows.extend(
+            world
+                .pools
+                .keys()
+                .filter(|pool| world.may(&request.who, &format!("/pool/{pool}"), &["Pool.Audit"]))
+                .map(|pool| json!({ "id": format!("/pool/{pool}"), "type": "pool", "pool": pool })),
+        );
     }
     if wants("vm") {
         let visible = |guest: &&Guest| world.may(&request.who, &format!("/vms/{}", guest.vmid), &["VM.Audit"]);
@@ -83,7 +87,9 @@ pub(super) fn resources(world: &World, request: &Request) -> Outcome {
         }
     }
     if wants("sdn") {
-        for host in world.hosts.keys().filter(|_| world.may(&request.who, "/sdn/zones/localnetwork", &["SDN.Audit", "SDN.Use"])) {
+        for host in
+            world.hosts.keys().filter(|_| world.may(&request.who, "/sdn/zones/localnetwork", &["SDN.Audit", "SDN.Use"]))
+        {
             rows.push(json!({
                 "id": format!("sdn/{host}/localnetwork"), "type": "sdn", "node": host, "sdn": "localnetwork",
                 "status": if world.is_up(host) { "ok" } else { "unknown" },

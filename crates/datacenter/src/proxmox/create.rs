@@ -83,9 +83,8 @@ pub(super) fn create(world: &mut World, request: &Request) -> Outcome {
         .fails_as(format!("unable to create VM {vmid} - "));
     if config.contains_key("tags") {
         let (who, path) = (who.clone(), format!("/vms/{vmid}"));
-        script = script.act(move |world| {
-            world.require(&who, &path, &["VM.Config.Options"]).map_err(Refusal::into_text)
-        });
+        script =
+            script.act(move |world| world.require(&who, &path, &["VM.Config.Options"]).map_err(Refusal::into_text));
     }
     for plan in plans {
         script = script.and(plan.script(world, &host, vmid, &bench).inspect_err(|_| {

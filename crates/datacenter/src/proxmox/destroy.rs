@@ -97,9 +97,8 @@ fn own_volumes(world: &World, guest: &Guest) -> Vec<String> {
     volumes.extend(unused.map(|(_, value)| value.clone()));
     volumes.sort();
     volumes.dedup();
-    let is_own = |volid: &String| {
-        world.stores.get(&guest.host, volid).is_some_and(|volume| volume.vmid == Some(guest.vmid))
-    };
+    let is_own =
+        |volid: &String| world.stores.get(&guest.host, volid).is_some_and(|volume| volume.vmid == Some(guest.vmid));
     volumes.retain(is_own);
     volumes
 }

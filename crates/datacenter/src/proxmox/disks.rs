@@ -100,7 +100,11 @@ pub(super) fn plan(
     }
     let Some((storage, name)) = split(&drive.file).filter(|_| !drive.file.starts_with('/')) else {
         let message = "Only root can pass arbitrary filesystem paths.";
-        return Err(if who.is_root() { format!("unable to find '{}'", drive.file).into() } else { message.to_owned().into() });
+        return Err(if who.is_root() {
+            format!("unable to find '{}'", drive.file).into()
+        } else {
+            message.to_owned().into()
+        });
     };
     let storage = storage.to_owned();
     if let Some(from) = import {
@@ -226,7 +230,13 @@ impl Plan {
     }
 
     /// Makes the drive at once, and says how long that takes.
-    pub(super) fn make_now(&self, world: &mut World, host: &str, vmid: u32, bench: &Workbench) -> Result<Duration, String> {
+    pub(super) fn make_now(
+        &self,
+        world: &mut World,
+        host: &str,
+        vmid: u32,
+        bench: &Workbench,
+    ) -> Result<Duration, String> {
         if self.source == Source::Existing {
             return self.keep(world, host, bench).map(|()| Duration::ZERO);
         }

@@ -36,7 +36,11 @@ fn remote(url: &str) -> Option<Remote> {
         let is_schematic = schematic.len() == 64 && schematic.bytes().all(|byte| byte.is_ascii_hexdigit());
         return of_file(file).filter(|_| is_schematic && version.starts_with('v'));
     }
-    let known = ["https://github.com/siderolabs/talos/releases/", "https://cloud-images.ubuntu.com/", "https://cloud.debian.org/"];
+    let known = [
+        "https://github.com/siderolabs/talos/releases/",
+        "https://cloud-images.ubuntu.com/",
+        "https://cloud.debian.org/",
+    ];
     known.iter().any(|prefix| url.starts_with(prefix)).then(|| of_file(url)).flatten()
 }
 
@@ -119,7 +123,8 @@ pub(super) fn download(world: &mut World, request: &Request) -> Outcome {
         Ok(Script::new().takes(format!("download {volid}"), span).act(move |world| {
             world.stores.fault(&volid)?;
             let place = world.stores.place(&host, &storage)?;
-            let failed = |code: u8| format!("download failed: command 'wget -O {path}.tmp {url}' failed: exit code {code}");
+            let failed =
+                |code: u8| format!("download failed: command 'wget -O {path}.tmp {url}' failed: exit code {code}");
             let Some(file) = remote(&url) else { return Err(failed(8)) };
             if file.bytes > world.stores.free_bytes(&place) {
                 return Err(failed(3));

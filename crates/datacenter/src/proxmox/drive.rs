@@ -66,7 +66,8 @@ impl Drive {
     }
 
     pub(crate) fn is_cdrom(&self) -> bool {
-        self.options.get("media").is_some_and(|media| media == "cdrom") || ["none", "cdrom"].contains(&self.file.as_str())
+        self.options.get("media").is_some_and(|media| media == "cdrom")
+            || ["none", "cdrom"].contains(&self.file.as_str())
     }
 
     /// Whether it is a volume that belongs to the guest.
@@ -116,7 +117,8 @@ pub(crate) fn print_size(bytes: u64) -> String {
 pub(crate) fn boot_disk(config: &BTreeMap<String, String>) -> Option<Drive> {
     let order = config.get("boot").and_then(|boot| boot.strip_prefix("order=")).unwrap_or_default();
     let named = order.split(';').filter_map(|key| Drive::of(config, key)).find(|drive| !drive.is_cdrom());
-    let is_disk = |key: &str, drive: &Drive| !drive.is_cdrom() && !key.starts_with("efidisk") && !key.starts_with("tpm");
+    let is_disk =
+        |key: &str, drive: &Drive| !drive.is_cdrom() && !key.starts_with("efidisk") && !key.starts_with("tpm");
     named.or_else(|| Drive::all(config).into_iter().find(|(key, drive)| is_disk(key, drive)).map(|(_, drive)| drive))
 }
 
@@ -137,7 +139,8 @@ mod tests {
 
     #[test]
     fn a_drive_is_read_and_printed() {
-        let drive = Drive::parse(Version::Nine, "scsi0", "iothread=on,file=local-lvm:vm-421-disk-1,size=32768M").unwrap();
+        let drive =
+            Drive::parse(Version::Nine, "scsi0", "iothread=on,file=local-lvm:vm-421-disk-1,size=32768M").unwrap();
         assert_eq!(drive.print(Version::Nine, "scsi0").unwrap(), "local-lvm:vm-421-disk-1,iothread=1,size=32G");
         assert_eq!(drive.size(), 32 << 30);
     }
@@ -154,7 +157,9 @@ mod tests {
     #[test]
     fn the_cloud_init_drive_is_known_by_its_name() {
         let is = |file: &str| Drive { file: file.to_owned(), options: BTreeMap::new() }.is_cloud_init();
-        assert!(is("local-lvm:cloudinit") && is("local-lvm:vm-421-cloudinit") && is("local:421/vm-421-cloudinit.qcow2"));
+        assert!(
+            is("local-lvm:cloudinit") && is("local-lvm:vm-421-cloudinit") && is("local:421/vm-421-cloudinit.qcow2")
+        );
         assert!(!is("local-lvm:vm-421-disk-0") && !is("none"));
     }
 }

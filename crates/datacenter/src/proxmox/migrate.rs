@@ -27,9 +27,10 @@ pub(super) fn migrate(world: &mut World, request: &Request) -> Outcome {
         let guest = world.guest(&host, vmid)?;
         guest.check_lock()?;
         let drives = Drive::all(&guest.config);
-        let local = drives.values().filter_map(|drive| split(&drive.file)).find(|(storage, _)| {
-            world.stores.spec(storage).is_ok_and(|spec| !spec.shared)
-        });
+        let local = drives
+            .values()
+            .filter_map(|drive| split(&drive.file))
+            .find(|(storage, _)| world.stores.spec(storage).is_ok_and(|spec| !spec.shared));
         if let Some((storage, name)) = local {
             return Err(format!("can't migrate local disk '{storage}:{name}': local disks stay on their host here"));
         }

@@ -65,7 +65,9 @@ pub(super) fn list(world: &World, request: &Request) -> Outcome {
 }
 
 pub(super) fn status(world: &World, request: &Request) -> Outcome {
-    let Some(host) = world.hosts.get(&request.host) else { return Err(format!("no such node '{}'", request.host).into()) };
+    let Some(host) = world.hosts.get(&request.host) else {
+        return Err(format!("no such node '{}'", request.host).into());
+    };
     let used = world.memory_used(&host.name);
     let manager = match world.version {
         Version::Eight => "pve-manager/8.4.14/b502d23c55afcba1",
@@ -92,7 +94,8 @@ pub(super) fn status(world: &World, request: &Request) -> Outcome {
 
 pub(super) fn network(world: &World, request: &Request) -> Outcome {
     let wanted = request.text("type");
-    let is_bridge_wanted = wanted.is_none_or(|kind| ["bridge", "any_bridge", "any_local_bridge", "include_sdn"].contains(&kind));
+    let is_bridge_wanted =
+        wanted.is_none_or(|kind| ["bridge", "any_bridge", "any_local_bridge", "include_sdn"].contains(&kind));
     let bridges = world.bridges.iter().filter(|_| is_bridge_wanted).enumerate().map(|(at, name)| {
         json!({
             "iface": name, "type": "bridge", "active": 1, "autostart": 1, "exists": 1, "priority": at + 3,

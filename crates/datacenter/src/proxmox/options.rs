@@ -10,8 +10,23 @@ use crate::world::World;
 
 /// Parameters of a request that are no options of a guest.
 pub(super) const NOT_OPTIONS: &[&str] = &[
-    "archive", "background_delay", "bwlimit", "delete", "digest", "force", "ha-managed", "import-working-storage",
-    "live-restore", "node", "pool", "revert", "skiplock", "start", "storage", "unique", "vmid",
+    "archive",
+    "background_delay",
+    "bwlimit",
+    "delete",
+    "digest",
+    "force",
+    "ha-managed",
+    "import-working-storage",
+    "live-restore",
+    "node",
+    "pool",
+    "revert",
+    "skiplock",
+    "start",
+    "storage",
+    "unique",
+    "vmid",
 ];
 
 /// An option as it is stored.
@@ -63,9 +78,8 @@ pub(super) fn told(version: Version, key: &str, value: &str) -> Value {
         return json!(value);
     }
     let field = api::find(version, "PUT", "/nodes/n/qemu/100/config").and_then(|(operation, _)| {
-        let is_called = |field: &&api::Field| {
-            field.name == key || (field.highest_index.is_some() && is_numbered(key, field.name))
-        };
+        let is_called =
+            |field: &&api::Field| field.name == key || (field.highest_index.is_some() && is_numbered(key, field.name));
         operation.parameters(version).find(is_called)
     });
     match field.map(|field| field.kind) {

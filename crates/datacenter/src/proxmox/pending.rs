@@ -8,8 +8,21 @@ use crate::world::guest::{Guest, Pending};
 
 /// Options that hold at once, whatever the guest does.
 const AT_ONCE: &[&str] = &[
-    "cpulimit", "cpuunits", "description", "hookscript", "hotplug", "lock", "migrate_downtime", "migrate_speed", "name",
-    "onboot", "protection", "shares", "startup", "tags", "vmstatestorage",
+    "cpulimit",
+    "cpuunits",
+    "description",
+    "hookscript",
+    "hotplug",
+    "lock",
+    "migrate_downtime",
+    "migrate_speed",
+    "name",
+    "onboot",
+    "protection",
+    "shares",
+    "startup",
+    "tags",
+    "vmstatestorage",
 ];
 
 /// Whether a change of this option holds while the guest runs. `was` and `will` are its values.
@@ -79,9 +92,17 @@ mod tests {
 
     #[test]
     fn what_can_be_plugged_holds_at_once() {
-        assert!(["name", "tags", "description", "ipconfig0", "nameserver", "net0"].iter().all(|key| check(key, None, Some("x"))));
+        assert!(["name", "tags", "description", "ipconfig0", "nameserver", "net0"].iter().all(|key| check(
+            key,
+            None,
+            Some("x")
+        )));
         assert!(check("scsi1", None, Some("local-lvm:vm-1-disk-1")));
-        assert!(!["memory", "cores", "cpu", "scsihw", "agent", "boot", "efidisk0"].iter().any(|key| check(key, Some("x"), Some("y"))));
+        assert!(!["memory", "cores", "cpu", "scsihw", "agent", "boot", "efidisk0"].iter().any(|key| check(
+            key,
+            Some("x"),
+            Some("y")
+        )));
     }
 
     #[test]

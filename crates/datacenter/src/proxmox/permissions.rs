@@ -73,9 +73,7 @@ pub(super) fn check(
             let place = filled(path, value);
             if any { world.require_any(who, &place, privileges) } else { world.require(who, &place, privileges) }
         }
-        Permission::All(parts) => {
-            parts.iter().try_for_each(|part| check(world, who, *part, from_path, given))
-        }
+        Permission::All(parts) => parts.iter().try_for_each(|part| check(world, who, *part, from_path, given)),
         Permission::Any(parts) => {
             let is_one = parts.iter().any(|part| check(world, who, *part, from_path, given).is_ok());
             if is_one { Ok(()) } else { Err(Refusal::new(403, "Permission check failed")) }

@@ -46,7 +46,8 @@ pub(super) fn list(world: &World, request: &Request) -> Outcome {
         row.insert("members".into(), members(world, request, pool).into());
         return Ok(Value::from(vec![Value::from(row)]).into());
     }
-    let visible = world.pools.iter().filter(|(name, _)| world.may(&request.who, &format!("/pool/{name}"), &["Pool.Audit"]));
+    let visible =
+        world.pools.iter().filter(|(name, _)| world.may(&request.who, &format!("/pool/{name}"), &["Pool.Audit"]));
     Ok(visible.map(|(name, pool)| Value::from(row(name, pool))).collect::<Vec<_>>().into())
 }
 
@@ -102,10 +103,18 @@ pub(super) fn set(world: &mut World, request: &Request) -> Outcome {
             comment.clone_into(&mut pool.comment);
         }
         for vmid in guests {
-            if is_removed { pool.guests.remove(&vmid) } else { pool.guests.insert(vmid) };
+            if is_removed {
+                pool.guests.remove(&vmid)
+            } else {
+                pool.guests.insert(vmid)
+            };
         }
         for storage in storages {
-            if is_removed { pool.storages.remove(&storage) } else { pool.storages.insert(storage) };
+            if is_removed {
+                pool.storages.remove(&storage)
+            } else {
+                pool.storages.insert(storage)
+            };
         }
     }
     world.effect("pool", &name);

@@ -133,9 +133,9 @@ fn going_down(world: &mut World, vmid: u32, timeout: Duration, is_forced: bool) 
     if listens && takes <= timeout {
         return Script::new().waits(takes);
     }
-    Script::new().waits(timeout).act(move |_| {
-        if is_forced { Ok(()) } else { Err("VM quit/powerdown failed - got timeout".to_owned()) }
-    })
+    Script::new()
+        .waits(timeout)
+        .act(move |_| if is_forced { Ok(()) } else { Err("VM quit/powerdown failed - got timeout".to_owned()) })
 }
 
 pub(super) fn reboot(world: &mut World, request: &Request) -> Outcome {

@@ -11,8 +11,24 @@ const HARDWARE: &[&str] = &[
     "acpi", "audio0", "efidisk0", "hotplug", "kvm", "machine", "rng0", "scsihw", "smbios1", "tablet", "vga", "watchdog",
 ];
 const GENERAL: &[&str] = &[
-    "agent", "autostart", "bios", "description", "keyboard", "localtime", "migrate_downtime", "migrate_speed", "name",
-    "onboot", "ostype", "protection", "reboot", "startdate", "startup", "tags", "tdf", "template",
+    "agent",
+    "autostart",
+    "bios",
+    "description",
+    "keyboard",
+    "localtime",
+    "migrate_downtime",
+    "migrate_speed",
+    "name",
+    "onboot",
+    "ostype",
+    "protection",
+    "reboot",
+    "startdate",
+    "startup",
+    "tags",
+    "tdf",
+    "template",
 ];
 const DISK: &[&str] = &["boot", "bootdisk", "vmstatestorage"];
 const CLOUD_INIT: &[&str] =

@@ -53,7 +53,8 @@ fn status_row(world: &World, spec: &Storage, host: &str) -> Result<Map<String, V
 }
 
 pub(super) fn of_node(world: &World, request: &Request) -> Outcome {
-    let contents: Vec<&str> = request.text("content").map_or_else(Vec::new, |list| list.split([',', ' ', ';']).collect());
+    let contents: Vec<&str> =
+        request.text("content").map_or_else(Vec::new, |list| list.split([',', ' ', ';']).collect());
     let rows = world.stores.specs().filter(|spec| {
         request.text("storage").is_none_or(|name| name == spec.name)
             && (contents.is_empty() || spec.content.iter().any(|content| contents.contains(&content.as_str())))

@@ -43,7 +43,8 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     host: String,
     stream: S,
 ) {
-    let line = Arc::new(Line { datacenter: datacenter.clone(), host, served: AtomicU64::new(0), busy: Mutex::default() });
+    let line =
+        Arc::new(Line { datacenter: datacenter.clone(), host, served: AtomicU64::new(0), busy: Mutex::default() });
     line.touch(false);
     let service = service_fn(|request| {
         let line = line.clone();
@@ -256,4 +257,3 @@ fn response(reply: &Reply, is_last: bool) -> Response<Full<Bytes>> {
     }
     response
 }
-

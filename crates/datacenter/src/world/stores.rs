@@ -299,9 +299,12 @@ impl Stores {
         Ok(format!("{storage}:{renamed}"))
     }
 
-    /// Whether something is linked to this volume.
+    /// Whether something is linked to this volume, as far as its storage knows: clones of a thin volume stand by themselves.
     pub(crate) fn is_base_in_use(&self, host: &str, volid: &str) -> bool {
         let Some((storage, name)) = split(volid) else { return false };
+        if self.specs.get(storage).is_some_and(|spec| spec.kind == StorageKind::LvmThin) {
+            return false;
+        }
         let Ok(place) = self.place(host, storage) else { return false };
         self.volumes(&place).any(|(_, volume)| volume.parent.as_deref() == Some(name))
     }
@@ -326,9 +329,7 @@ fn exists(kind: StorageKind, name: &str) -> String {
     match kind {
         StorageKind::Dir => format!("disk image '/var/lib/vz/images/{name}' already exists"),
         StorageKind::Lvm | StorageKind::LvmThin => {
-            format!(
-                "lvcreate 'pve/{name}' error:   Logical Volume \"{name}\" already exists in volume group \"pve\""
-            )
+            format!("lvcreate 'pve/{name}' error:   Logical Volume \"{name}\" already exists in volume group \"pve\"")
         }
         StorageKind::ZfsPool => {
             format!("zfs error: cannot create 'rpool/data/{name}': dataset already exists")
@@ -346,7 +347,9 @@ fn no_room(kind: StorageKind, name: &str, size: u64) -> String {
         ),
         StorageKind::ZfsPool => format!("zfs error: cannot create 'rpool/data/{name}': out of space"),
         StorageKind::Rbd => format!("rbd create '{name}' error: (28) No space left on device"),
-        StorageKind::Dir => format!("unable to create image: qemu-img: /var/lib/vz/images/{name}: No space left on device"),
+        StorageKind::Dir => {
+            format!("unable to create image: qemu-img: /var/lib/vz/images/{name}: No space left on device")
+        }
     }
 }
 

@@ -18,7 +18,11 @@ type Deed = Box<dyn FnOnce(&mut World, TaskId) -> Result<Script, String> + Send>
 type Undo = Box<dyn FnOnce(&mut World) + Send>;
 
 enum Step {
-    Lock { name: LockName, shared: bool, patience: Duration },
+    Lock {
+        name: LockName,
+        shared: bool,
+        patience: Duration,
+    },
     Unlock(LockName),
     Pause(Duration),
     Draw(String, Span),

@@ -24,16 +24,23 @@ fn the_version_is_told() {
 fn hosts_guests_and_storages_are_listed() {
     both(async |site| {
         let nodes = site.get("/nodes").await;
-        assert_eq!((&nodes[0]["node"], &nodes[0]["status"], &nodes[0]["maxcpu"]), (&json!("pve"), &json!("online"), &json!(64)));
+        assert_eq!(
+            (&nodes[0]["node"], &nodes[0]["status"], &nodes[0]["maxcpu"]),
+            (&json!("pve"), &json!("online"), &json!(64))
+        );
         assert_eq!(nodes[0]["ssl_fingerprint"].as_str().unwrap().split(':').count(), 32);
         let guests = site.get("/cluster/resources?type=vm").await;
         let brief = |vmid| {
             let row = row(&guests, vmid);
             format!("{} {} {}", row["name"], row["status"], row["node"])
         };
-        assert_eq!((brief(100), brief(101)), ("\"nas\" \"running\" \"pve\"".into(), "\"router\" \"stopped\" \"pve\"".into()));
+        assert_eq!(
+            (brief(100), brief(101)),
+            ("\"nas\" \"running\" \"pve\"".into(), "\"router\" \"stopped\" \"pve\"".into())
+        );
         let storages = site.get("/nodes/pve/storage").await;
-        let names: Vec<&str> = storages.as_array().unwrap().iter().map(|row| row["storage"].as_str().unwrap()).collect();
+        let names: Vec<&str> =
+            storages.as_array().unwrap().iter().map(|row| row["storage"].as_str().unwrap()).collect();
         assert_eq!(names, ["local", "local-lvm"]);
         assert_eq!(site.get("/nodes/pve/status").await["cpuinfo"]["cpus"], 64);
         assert_eq!(site.get("/nodes/pve/network?type=bridge").await[0]["iface"], "vmbr0");
@@ -70,7 +77,10 @@ fn status_and_name_lag_behind() {
         site.put("/nodes/pve/qemu/421/config", &[("name", "b"), ("tags", "y")]).await;
         site.datacenter.set_lock(421, Some("backup"));
         let changed = row(&site.get("/cluster/resources?type=vm").await, 421);
-        assert_eq!((&changed["name"], &changed["tags"], &changed["lock"]), (&json!("a"), &json!("y"), &json!("backup")));
+        assert_eq!(
+            (&changed["name"], &changed["tags"], &changed["lock"]),
+            (&json!("a"), &json!("y"), &json!("backup"))
+        );
         site.clock.sleep(Duration::from_secs(10)).await;
         assert_eq!(row(&site.get("/cluster/resources?type=vm").await, 421)["name"], "b");
     });

@@ -37,7 +37,7 @@ pub(crate) struct Site {
 
 pub(crate) fn client(datacenter: &Datacenter, host: &str, clock: VirtualClock) -> Client {
     let endpoint = Endpoint::parse(&format!("http://{host}:8006/api2/json")).unwrap();
-    Client::new(endpoint, &Trust::PublicAuthorities, datacenter.dial(), Arc::new(clock)).unwrap()
+    Client::new(endpoint, &Trust::PublicRoots, datacenter.dial(), Arc::new(clock)).unwrap()
 }
 
 pub(crate) fn encoded(pairs: &[(&str, &str)]) -> String {
@@ -68,6 +68,7 @@ impl Site {
 
     /// Logs in with the password of the administrator.
     pub(crate) async fn log_in_as_root(&mut self) {
+        self.headers.clear();
         let given = [("username", "root@pam"), ("password", castle_datacenter::EMBEDDED_PASSWORD)];
         let ticket = self.post("/access/ticket", &given).await;
         let cookie = format!("PVEAuthCookie={}", ticket["ticket"].as_str().unwrap());
@@ -158,6 +159,11 @@ impl Site {
         ];
         assert_eq!(self.run("POST", "/nodes/pve/qemu", &config).await, "OK");
         assert_eq!(self.run("POST", &format!("/nodes/pve/qemu/{vmid}/template"), &[]).await, "OK");
+    }
+
+    /// Begins to destroy a guest.
+    pub(crate) async fn post_delete(&self, vmid: u32) -> Value {
+        self.data("DELETE", &format!("/nodes/pve/qemu/{vmid}"), &[]).await
     }
 
     pub(crate) async fn config(&self, vmid: u32) -> Value {

@@ -1,1 +1,129 @@
-//! To be.
+//! Images and volumes.
+
+use castle_datacenter::blueprint::GIB;
+use castle_datacenter::checksum;
+use serde_json::{Value, json};
+
+use crate::site::{IMAGE, Site, both};
+
+const DOWNLOAD: &str = "/nodes/pve/storage/local/download-url";
+
+async fn download(site: &Site, more: &[(&str, &str)]) -> String {
+    let mut given = vec![("content", "import"), ("filename", "talos.qcow2"), ("url", IMAGE)];
+    given.extend(more);
+    site.run("POST", DOWNLOAD, &given).await
+}
+
+#[test]
+fn an_image_is_downloaded_and_its_checksum_looked_at() {
+    both(async |site| {
+        let right = checksum(IMAGE, "sha256").unwrap();
+        let wrong = "0".repeat(64);
+        let end = download(site, &[("checksum", &wrong), ("checksum-algorithm", "sha256")]).await;
+        assert_eq!(end, format!("checksum mismatch: got '{right}' != expect '{wrong}'"));
+        assert!(!site.datacenter.look().has_volume("local:import/talos.qcow2"));
+        assert_eq!(download(site, &[("checksum", &right), ("checksum-algorithm", "sha256")]).await, "OK");
+        let listed = site.get("/nodes/pve/storage/local/content?content=import").await;
+        assert_eq!((&listed[0]["volid"], &listed[0]["format"]), (&json!("local:import/talos.qcow2"), &json!("qcow2")));
+
+        // A file that is there already is not downloaded again, and not replaced.
+        assert_eq!(download(site, &[("checksum", &right), ("checksum-algorithm", "sha256")]).await, "OK");
+        assert_eq!(site.datacenter.effects()["download local:import/talos.qcow2"], 1);
+        assert_eq!(download(site, &[]).await, "refusing to override existing file '/var/lib/vz/import/talos.qcow2'");
+        let end = download(site, &[("checksum", &wrong), ("checksum-algorithm", "sha256")]).await;
+        assert_eq!(end, format!("checksum mismatch: got '{right}' != expect '{wrong}', aborting"));
+    });
+}
+
+#[test]
+fn what_cannot_be_downloaded_is_refused() {
+    both(async |site| {
+        let ask = async |path: &str, name: &str, content: &str| {
+            site.ask("POST", path, &[("content", content), ("filename", name), ("url", IMAGE)]).await
+        };
+        assert_eq!(ask(DOWNLOAD, "talos.qcow2", "iso").await.body["errors"]["filename"], "wrong file extension");
+        let block = ask("/nodes/pve/storage/local-lvm/download-url", "talos.qcow2", "import").await;
+        assert_eq!(block.line(), "500 can't upload to storage type 'lvmthin'");
+        let nowhere = [("content", "import"), ("filename", "x.qcow2"), ("url", "https://nowhere.example/x.qcow2")];
+        let end = site.run("POST", DOWNLOAD, &nowhere).await;
+        assert!(end.starts_with("download failed: ") && end.ends_with("exit code 8"), "{end}");
+        site.datacenter.revoke("castle@pve", "Sys.AccessNetwork");
+        assert_eq!(ask(DOWNLOAD, "talos.qcow2", "import").await.line(), "403 Permission check failed");
+    });
+}
+
+#[test]
+fn volumes_are_listed_looked_at_and_deleted() {
+    both(async |site| {
+        let of_nas = site.get("/nodes/pve/storage/local-lvm/content?vmid=100").await;
+        assert_eq!(of_nas.as_array().unwrap().len(), 1);
+        assert_eq!((&of_nas[0]["volid"], &of_nas[0]["size"]), (&json!("local-lvm:vm-100-disk-0"), &json!(64 * GIB)));
+        assert_eq!(download(site, &[]).await, "OK");
+        let path = "/nodes/pve/storage/local/content/local:import/talos.qcow2";
+        assert_eq!(site.get(path).await["format"], "qcow2");
+        assert_eq!(site.get("/nodes/pve/storage/local/content/local%3Aimport%2Ftalos.qcow2").await["format"], "qcow2");
+        site.datacenter.revoke("castle@pve", "Datastore.Allocate");
+        assert_eq!(
+            site.ask("DELETE", path, &[]).await.line(),
+            "403 Permission check failed (/storage/local, Datastore.Allocate)"
+        );
+        site.datacenter.grant("castle@pve", "Datastore.Allocate");
+        assert_eq!(site.run("DELETE", path, &[]).await, "OK");
+        assert!(!site.datacenter.look().has_volume("local:import/talos.qcow2"));
+        let owned = site.ask("DELETE", "/nodes/pve/storage/local-lvm/content/local-lvm:vm-100-disk-0", &[]).await;
+        assert_eq!(owned.line(), "500 Cannot remove image, a guest with VMID '100' exists!");
+    });
+}
+
+/// Goal: a thin pool takes what is written, and no more. Method: its use after an import, a linked clone, and a full one.
+#[test]
+fn a_thin_pool_takes_what_is_written() {
+    both(async |site| {
+        let used = async || site.get("/nodes/pve/storage/local-lvm/status").await["used"].as_u64().unwrap();
+        let before = used().await;
+        assert_eq!(site.run("POST", "/nodes/pve/qemu", &[("vmid", "421"), ("scsi0", "local-lvm:500")]).await, "OK");
+        assert_eq!(used().await, before);
+        site.make_template("9000").await;
+        let image = used().await - before;
+        assert!(image > 100 << 20 && image < GIB, "{image}");
+        assert_eq!(site.run("POST", "/nodes/pve/qemu/9000/clone", &[("newid", "500")]).await, "OK");
+        assert_eq!(used().await, before + image);
+        assert_eq!(site.run("POST", "/nodes/pve/qemu/9000/clone", &[("newid", "501"), ("full", "1")]).await, "OK");
+        assert_eq!(used().await, before + 2 * image);
+        assert_eq!(site.run("POST", "/nodes/pve/qemu/500/status/start", &[]).await, "OK");
+        assert!(used().await > before + 2 * image);
+        let status = site.get("/nodes/pve/storage/local-lvm/status").await;
+        assert_eq!(
+            status["total"].as_u64().unwrap(),
+            status["used"].as_u64().unwrap() + status["avail"].as_u64().unwrap()
+        );
+    });
+}
+
+#[test]
+fn storages_are_told_and_strange_ones_are_not_there() {
+    both(async |site| {
+        let all = site.get("/storage").await;
+        assert_eq!((&all[1]["storage"], &all[1]["type"]), (&json!("local-lvm"), &json!("lvmthin")));
+        let for_images = site.get("/nodes/pve/storage?content=images").await;
+        assert_eq!(for_images.as_array().unwrap().len(), 1);
+        assert_eq!(
+            site.ask("GET", "/nodes/pve/storage/nope/status", &[]).await.line(),
+            "500 storage 'nope' does not exist"
+        );
+        let refused = site.ask("POST", "/nodes/pve/qemu", &[("vmid", "421"), ("scsi0", "local:8")]).await;
+        assert_eq!(refused.body["errors"], json!({ "storage": "storage 'local' does not support vm images" }));
+    });
+}
+
+#[test]
+fn pools_are_told_and_filled() {
+    both(async |site| {
+        site.datacenter.add_pool("blue");
+        assert_eq!(site.get("/pools").await, json!([{ "poolid": "blue" }]));
+        let refused = site.ask("PUT", "/pools", &[("poolid", "blue"), ("vms", "101")]).await;
+        assert_eq!(refused.line(), "403 Permission check failed (/pool/blue, Pool.Allocate)");
+        let members = site.get("/pools/blue").await;
+        assert_eq!(members["members"], Value::Array(Vec::new()));
+    });
+}

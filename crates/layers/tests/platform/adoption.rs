@@ -43,14 +43,18 @@ fn meant_and_there_and_ours_is_adopted() {
 #[test]
 fn a_placeholder_that_is_being_made_is_waited_for() {
     in_virtual_time(async |clock| {
-        let mut room = Room::plain(&small(), clock);
-        done(&room.up().await);
-        room.rewrite(&file(3, 0, "nodes: [pve]"));
-        // Two processes of one castle would be kept apart by their lease; here the first dies while it clones.
-        let first = room.again();
-        castle_seams::deadline(clock, std::time::Duration::from_millis(400), first.up()).await.map(|_| ()).unwrap_err();
-        let look = room.datacenter.look();
-        assert!(look.guests.values().any(|guest| guest.lock.as_deref() == Some("clone")), "{look}");
+        let slow = crate::room::blueprint(&["pve"], castle_datacenter::Version::Nine);
+        let room = Room::new(slow, &file(3, 0, "nodes: [pve]"), crate::room::door(clock));
+        let is_cloning = || room.datacenter.look().guests.values().any(|guest| guest.lock.as_deref() == Some("clone"));
+        // The first process dies while it clones.
+        {
+            let first = room.again();
+            let mut first = std::pin::pin!(first.up());
+            while !is_cloning() {
+                let moment = castle_seams::deadline(clock, std::time::Duration::from_millis(10), first.as_mut());
+                assert!(moment.await.is_err(), "it was done before it was seen to clone");
+            }
+        }
         done(&room.up().await);
         let clones = room.datacenter.effects().into_iter().filter(|(effect, _)| effect.starts_with("clone "));
         assert_eq!(clones.map(|(_, count)| count).collect::<Vec<_>>(), [1, 1, 1], "nothing is cloned twice");

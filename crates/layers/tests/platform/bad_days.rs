@@ -20,7 +20,7 @@ fn faults(report: &Report) -> Vec<&Fault> {
         .outcomes
         .iter()
         .filter_map(|(_, outcome)| match outcome {
-            Outcome::Failed { fault } => Some(&**fault),
+            Outcome::Failed { fault } => Some(fault),
             _ => None,
         })
         .collect()
@@ -80,7 +80,7 @@ fn a_template_that_someone_deleted_is_made_again_only_if_needed() {
         assert_eq!(report.effects(), 0, "nothing is to be cloned");
         room.rewrite(&file(1, 2, "nodes: [pve]"));
         done(&room.up().await);
-        assert!(room.datacenter.look().guests[&430].running);
+        assert!(room.datacenter.look().guests[&429].running);
     });
 }
 

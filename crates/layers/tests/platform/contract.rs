@@ -47,6 +47,11 @@ impl Witness for Fate {
     }
 }
 
+/// One node with everything that a node can have.
+fn one_node() -> String {
+    file(1, 0, "nodes: [pve]").replace("disk: 16GiB}", "disk: 16GiB, dataDisk: 20GiB}")
+}
+
 struct Small {
     version: Version,
 }
@@ -124,7 +129,7 @@ impl Subject for Small {
 
     fn world(&self, pulse: &Pulse, clock: Arc<dyn Clock>) -> SmallRoom {
         let blueprint = blueprint(&["pve"], self.version).with_latencies(Latencies::none());
-        SmallRoom::watched(Room::new(blueprint, &file(1, 1, "nodes: [pve]"), clock), pulse)
+        SmallRoom::watched(Room::new(blueprint, &one_node(), clock), pulse)
     }
 
     fn met_again(&self, world: &SmallRoom, pulse: &Pulse, _: Arc<dyn Clock>) -> SmallRoom {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use castle_datacenter::{Asked, Blueprint, Datacenter, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, GuestView, Latencies, Reply, Version, Witness};
 use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Journal, Report, Tools, Wanted, run};
@@ -18,7 +18,7 @@ use castle_testkit::vendor::Vendor;
 use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock};
 
 /// A castle on Proxmox with so many nodes; `more` is added to the platform.
-pub fn file(control_planes: u32, workers: u32, more: &str) -> String {
+pub(crate) fn file(control_planes: u32, workers: u32, more: &str) -> String {
     format!(
         "castle: blue
 platform:
@@ -39,32 +39,42 @@ storage: none
 }
 
 /// Reads a file that has no mistakes.
-pub fn read(text: &str) -> (Castle, Vec<Node>) {
+pub(crate) fn read(text: &str) -> (Castle, Vec<Node>) {
     let reading = castle_spec::read(text.as_bytes());
     let castle = reading.castle.unwrap_or_else(|| panic!("{:?}", reading.problems));
     (castle, reading.nodes)
 }
 
 /// The life of the castle that tests raise.
-pub fn blue() -> CastleId {
+pub(crate) fn blue() -> CastleId {
     CastleId { name: "blue/proxmox".into(), lineage: "0123456789abcdef".into(), generation: 1 }
 }
 
 /// The datacenter of the tests: some hosts with all the usual storages, and two strangers.
-pub fn blueprint(hosts: &[&str], version: Version) -> Blueprint {
+pub(crate) fn blueprint(hosts: &[&str], version: Version) -> Blueprint {
     let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
     Blueprint::embedded(&hosts).on(version)
 }
 
 /// Holds every request against the vendor's description, and counts them.
 struct Clerk {
-    vendor: Option<Vendor>,
+    vendor: Option<&'static Vendor>,
     counts: Mutex<BTreeMap<String, u32>>,
+}
+
+/// The vendor's description, read once.
+fn vendor(version: Version) -> Option<&'static Vendor> {
+    static EIGHT: OnceLock<Option<Vendor>> = OnceLock::new();
+    static NINE: OnceLock<Option<Vendor>> = OnceLock::new();
+    match version {
+        Version::Eight => EIGHT.get_or_init(|| Vendor::load(8)).as_ref(),
+        Version::Nine => NINE.get_or_init(|| Vendor::load(9)).as_ref(),
+    }
 }
 
 impl Witness for Clerk {
     fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
-        if let Some(vendor) = &self.vendor {
+        if let Some(vendor) = self.vendor {
             let verdict = vendor.check(&asked.method, &asked.path, &asked.parameters);
             assert_eq!(verdict, Ok(()), "{} {} {:?}", asked.method, asked.path, asked.parameters);
         }
@@ -75,21 +85,21 @@ impl Witness for Clerk {
 }
 
 /// A room with a castle's file.
-pub struct Room {
-    pub datacenter: Datacenter,
-    pub castle: Castle,
-    pub nodes: Vec<Node>,
-    pub site: Site,
-    pub clock: Arc<dyn Clock>,
-    pub id: CastleId,
-    pub epoch: u64,
+pub(crate) struct Room {
+    pub(crate) datacenter: Datacenter,
+    pub(crate) castle: Castle,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) site: Site,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) id: CastleId,
+    pub(crate) epoch: u64,
     clerk: Arc<Clerk>,
     strangers: Vec<GuestView>,
 }
 
 impl Room {
-    pub fn new(blueprint: Blueprint, file: &str, clock: Arc<dyn Clock>) -> Self {
-        let vendor = Vendor::load(if blueprint.version == Version::Eight { 8 } else { 9 });
+    pub(crate) fn new(blueprint: Blueprint, file: &str, clock: Arc<dyn Clock>) -> Self {
+        let vendor = vendor(blueprint.version);
         let datacenter = Datacenter::new(blueprint, clock.clone());
         let clerk = Arc::new(Clerk { vendor, counts: Mutex::default() });
         datacenter.watch(clerk.clone());
@@ -100,24 +110,24 @@ impl Room {
     }
 
     /// A room of one host, without latencies.
-    pub fn plain(file: &str, clock: &VirtualClock) -> Self {
+    pub(crate) fn plain(file: &str, clock: &VirtualClock) -> Self {
         Self::new(blueprint(&["pve"], Version::Nine).with_latencies(Latencies::none()), file, door(clock))
     }
 
     /// The same room, met by another process.
-    pub fn again(&self) -> Self {
+    pub(crate) fn again(&self) -> Self {
         let (datacenter, clerk, strangers) = (self.datacenter.clone(), self.clerk.clone(), self.strangers.clone());
         let (castle, nodes, site) = (self.castle.clone(), self.nodes.clone(), self.site.clone());
         Self { datacenter, site, castle, nodes, clock: self.clock.clone(), id: self.id.clone(), epoch: self.epoch, clerk, strangers }
     }
 
     /// Goes on with another file.
-    pub fn rewrite(&mut self, file: &str) {
+    pub(crate) fn rewrite(&mut self, file: &str) {
         (self.castle, self.nodes) = read(file);
         self.site = Site::of(&self.castle);
     }
 
-    pub fn client_with(&self, token: &str) -> Client {
+    pub(crate) fn client_with(&self, token: &str) -> Client {
         let access = Access {
             endpoint: Endpoint::parse(&format!("http://{}:8006", self.site.hosts[0])).unwrap(),
             trust: Trust::PublicRoots,
@@ -126,16 +136,16 @@ impl Room {
         Client::new(access, self.datacenter.dial(), self.clock.clone()).unwrap()
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         self.client_with(&format!("{EMBEDDED_TOKEN_ID}={EMBEDDED_TOKEN}"))
     }
 
-    pub fn ground(&self, deep: bool) -> Arc<Ground> {
+    pub(crate) fn ground(&self, deep: bool) -> Arc<Ground> {
         let client = Arc::new(self.client());
         Arc::new(Ground::new(client, self.id.clone(), self.site.vmids.clone(), deep))
     }
 
-    pub fn graph(&self, ground: &Arc<Ground>, survey: &Survey) -> Graph {
+    pub(crate) fn graph(&self, ground: &Arc<Ground>, survey: &Survey) -> Graph {
         let placed = place(&self.site, survey, &self.nodes).unwrap();
         let mut graph = GraphBuilder::new();
         let (castle, nodes, site) = (&self.castle, self.nodes.as_slice(), &self.site);
@@ -144,7 +154,7 @@ impl Room {
     }
 
     /// Runs a graph; without a journal it only looks.
-    pub async fn run(&self, graph: &Graph, acting: bool) -> Report {
+    pub(crate) async fn run(&self, graph: &Graph, acting: bool) -> Report {
         let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
         let journal = Mutex::new(Journal::open(&disk, Path::new("/journal"), &self.id).unwrap().0);
         let chance = Chance::new(1);
@@ -160,12 +170,12 @@ impl Room {
     }
 
     /// What `castle up` does.
-    pub async fn up(&self) -> Report {
+    pub(crate) async fn up(&self) -> Report {
         self.raise(true, false).await
     }
 
     /// What `castle plan` does.
-    pub async fn plan(&self, deep: bool) -> Report {
+    pub(crate) async fn plan(&self, deep: bool) -> Report {
         self.raise(false, deep).await
     }
 
@@ -178,7 +188,7 @@ impl Room {
     }
 
     /// What `castle down` does.
-    pub async fn down(&self) -> Report {
+    pub(crate) async fn down(&self) -> Report {
         let ground = self.ground(false);
         let doomed = platform::within(&ground).await.unwrap();
         let doomed: Vec<Doomed> = doomed.into_iter().filter(|guest| guest.whose == Whose::Ours).collect();
@@ -190,7 +200,7 @@ impl Room {
     }
 
     /// Whoever was there before castle came is as they were.
-    pub fn check_strangers(&self) {
+    pub(crate) fn check_strangers(&self) {
         let now = self.datacenter.look().guests;
         for stranger in &self.strangers {
             assert_eq!(now.get(&stranger.vmid), Some(stranger), "castle touched a stranger");
@@ -198,18 +208,18 @@ impl Room {
     }
 
     /// How often each request was made since the last time this was asked.
-    pub fn requests(&self) -> BTreeMap<String, u32> {
+    pub(crate) fn requests(&self) -> BTreeMap<String, u32> {
         std::mem::take(&mut *self.clerk.counts.lock().unwrap())
     }
 
     /// The guests of castle's range: all that matters about them, and nothing that is drawn.
-    pub fn snapshot(&self) -> String {
+    pub(crate) fn snapshot(&self) -> String {
         snapshot(&self.datacenter)
     }
 }
 
 /// What there is, without what is drawn or counted.
-pub fn snapshot(datacenter: &Datacenter) -> String {
+pub(crate) fn snapshot(datacenter: &Datacenter) -> String {
     let (look, mut text) = (datacenter.look(), String::new());
     for guest in look.guests.values() {
         let state = if guest.running { "running" } else { "stopped" };
@@ -230,12 +240,12 @@ pub fn snapshot(datacenter: &Datacenter) -> String {
 }
 
 /// Holds that all went well.
-pub fn done(report: &Report) {
+pub(crate) fn done(report: &Report) {
     let undone: Vec<_> = report.ended(|outcome| !outcome.is_done()).collect();
     assert!(undone.is_empty(), "{undone:#?}");
 }
 
 /// The clock as a door.
-pub fn door(clock: &VirtualClock) -> Arc<dyn Clock> {
+pub(crate) fn door(clock: &VirtualClock) -> Arc<dyn Clock> {
     Arc::new(*clock)
 }

@@ -11,7 +11,7 @@ use crate::client::Privileges;
 /// The place of all guests.
 const ALL_GUESTS: &str = "/vms";
 /// The zone of bridges that are no virtual networks.
-pub(crate) const LOCAL_ZONE: &str = "localnetwork";
+const LOCAL_ZONE: &str = "localnetwork";
 
 /// What a castle uses of a Proxmox.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,7 +40,8 @@ pub(in crate::proxmox) fn resize(world: &mut World, request: &Request) -> Outcom
         check_digest(guest, digest.as_deref())?;
         guest.check_lock()?;
         let disk = disk_of(guest, &key)?;
-        let volume = world.stores.get(&host, &disk.file).ok_or_else(|| format!("volume '{}' does not exist", disk.file))?;
+        let volume =
+            world.stores.get(&host, &disk.file).ok_or_else(|| format!("volume '{}' does not exist", disk.file))?;
         let number = drive::parse_size(size.trim_start_matches('+')).ok_or_else(|| format!("invalid size '{size}'"))?;
         let wanted = if size.starts_with('+') { volume.size + number } else { number };
         if wanted < volume.size {

@@ -1,0 +1,204 @@
+//! `castle doctor`: what is in the way of a castle, asked of the world without changing it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::CastleId;
+use castle_http::{Endpoint, Trust};
+use castle_layers::Site;
+use castle_layers::doctor::{Case, Finding, Verdict, examine, needs, pointless_after};
+use castle_proxmox::client::{Access, Client, Token};
+use castle_proxmox::model::{Release, pveum};
+use castle_seams::TcpDial;
+use castle_spec::model::Platform;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::hypervisor;
+use crate::keeping::{Doors, Kept};
+use crate::output::{Exit, Printer};
+use crate::stand::{Stand, Trouble};
+
+/// How long a host may take to be connected to when only its certificate is looked at.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Whom `--pveum` makes.
+const USER: &str = "castle@pve";
+
+/// Look for anything in the way of a castle, without changing anything
+///
+/// Asks the hypervisor whether it is there, lets castle in and has all that the file needs: privileges, hosts, storages, bridge,
+/// memory, free VMIDs and addresses. Each finding says what was seen and what to do about it (docs/doctor.md).
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  castle doctor\n  castle doctor clusters/blue/proxmox --pveum | ssh root@pve sh")]
+pub(crate) struct DoctorArgs {
+    /// A castle.yaml, or the folder it is in
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// Print the commands that make a Proxmox token with just the privileges this castle needs
+    #[arg(long)]
+    pveum: bool,
+    /// The release that the commands are for; asked of Proxmox, or else the newest
+    #[arg(long, value_name = "MAJOR", requires = "pveum", value_parser = clap::value_parser!(u32).range(8..=9))]
+    release: Option<u32>,
+}
+
+pub(crate) async fn run(args: &DoctorArgs, printer: &mut Printer) -> Exit {
+    match doctor(args, printer).await {
+        Ok(exit) => exit,
+        Err(trouble) => trouble.end("doctor", printer),
+    }
+}
+
+async fn doctor(args: &DoctorArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let kept = Kept::open(Doors::system(), &args.path).map_err(Trouble::Invalid)?;
+    let site = Site::of(&kept.castle);
+    if args.pveum {
+        return Ok(commands(args, &kept, &site, printer).await);
+    }
+    let probe_addresses = matches!(kept.castle.platform.value, Platform::Proxmox(_));
+    match hypervisor::connect(&kept, printer).await {
+        Ok(client) => Ok(visit(Stand { kept, client, site }, probe_addresses, &args.path, printer).await),
+        Err(why) => Ok(tell(&kept, &unequipped(&site, probe_addresses, &why), &args.path, printer)),
+    }
+}
+
+/// Looks at the castle from where it stands.
+async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut Printer) -> Exit {
+    let kept = &stand.kept;
+    let doubtful = |why: String| (nobody(kept), Some(Finding::wrong("identity", kept.key(), why)));
+    let (identity, doubt) = match kept.castle_id().await {
+        Ok(Some(castle)) => (castle, None),
+        Ok(None) => match stand.identify().await {
+            Ok(identity) => (identity.castle, None),
+            // That Proxmox does not answer is said better below.
+            Err(Trouble::Failed(_)) => (nobody(kept), None),
+            Err(Trouble::Refused(why) | Trouble::Invalid(why)) => doubtful(why),
+        },
+        Err(why) => doubtful(why),
+    };
+    let dial = TcpDial { timeout: CONNECT_TIMEOUT };
+    let case = Case {
+        client: &stand.client,
+        site: &stand.site,
+        castle: &kept.castle,
+        nodes: &kept.nodes,
+        identity: &identity,
+        dial: &dial,
+        probe_addresses,
+    };
+    let mut findings = examine(case).await;
+    for finding in findings.iter_mut().filter(|it| it.check == "certificate" && it.verdict == Verdict::Wrong) {
+        if let Some(fingerprint) = fingerprint_seen(kept).await {
+            finding.evidence = format!("{}; the fingerprint of what is there: {fingerprint}", finding.evidence);
+            finding.next = format!(
+                "on the host: pvenode cert info; if it shows the same, write into castle.yaml, under platform.proxmox: fingerprint: \"{fingerprint}\""
+            );
+        }
+    }
+    findings.extend(doubt);
+    tell(kept, &findings, path, printer)
+}
+
+/// A castle that nobody has raised: no mark bears its lineage.
+fn nobody(kept: &Kept) -> CastleId {
+    CastleId { name: kept.key(), lineage: "unborn".to_owned(), generation: 1 }
+}
+
+/// What is found when there is nothing to ask Proxmox with.
+fn unequipped(site: &Site, probe_addresses: bool, why: &str) -> Vec<Finding> {
+    const BEFORE: [&str; 2] = ["reachable", "certificate"];
+    let (check, next) = match why {
+        _ if why.starts_with("platform.proxmox.token") => {
+            ("token", "castle doctor --pveum makes one; its secret is kept where `token` in castle.yaml says")
+        }
+        _ if why.starts_with("platform.proxmox.ca") || why.starts_with("no certificate") => {
+            ("certificate", "name the file of the authority in castle.yaml, or the fingerprint of the certificate")
+        }
+        _ => ("reachable", ""),
+    };
+    let before = BEFORE.into_iter().take_while(|name| *name != check);
+    let mut findings: Vec<Finding> =
+        before.map(|name| Finding::not_asked(name, "there is nothing to ask with")).collect();
+    findings.push(Finding::wrong(check, "", why).next(next));
+    findings.extend(pointless_after(check, site, probe_addresses, "castle does not get that far"));
+    findings
+}
+
+/// The fingerprint of the certificate that is shown, whoever shows it. No token is sent: the connection ends before.
+async fn fingerprint_seen(kept: &Kept) -> Option<String> {
+    let Platform::Proxmox(proxmox) = &kept.castle.platform.value else { return None };
+    let access = Access {
+        endpoint: Endpoint::parse(proxmox.endpoint.as_str()).ok()?,
+        // No certificate has this one, so whatever is there is named.
+        trust: Trust::Fingerprint([0; 32]),
+        token: Token::parse("nobody@pve!nobody=nothing").ok()?,
+    };
+    let dial = Arc::new(TcpDial { timeout: CONNECT_TIMEOUT });
+    let refusal = Client::new(access, dial, kept.doors.clock.clone()).ok()?.release().await.err()?;
+    let (_, rest) = refusal.sentence.split_once("the fingerprint ")?;
+    Some(rest.split(',').next()?.to_owned())
+}
+
+fn tell(kept: &Kept, findings: &[Finding], path: &Path, printer: &mut Printer) -> Exit {
+    let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
+    for finding in findings {
+        printer.say(&line(finding, width));
+    }
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let (wrong, warnings, unknown) = (count(Verdict::Wrong), count(Verdict::Warning), count(Verdict::Unknown));
+    let rest = format!("{warnings} to know of, {unknown} unknown");
+    if wrong == 0 {
+        printer.say(&format!("\nNothing found in the way of {} ({rest}): castle up {}", kept.name(), path.display()));
+    } else {
+        let things = if wrong == 1 { "1 thing is".to_owned() } else { format!("{wrong} things are") };
+        printer.complain_to_people(&format!("\n{things} in the way of {} ({rest}).", kept.name()));
+    }
+    let objects: Vec<Value> = findings.iter().map(object).collect();
+    let result = if wrong == 0 { "well" } else { "wrong" };
+    printer.result(&json!({
+        "verb": "doctor", "castle": kept.castle.castle.as_str(), "result": result, "findings": objects,
+    }));
+    if wrong == 0 { Exit::Done } else { Exit::Failed }
+}
+
+/// A finding for people: a mark, what was seen, and what to do on a line of its own.
+fn line(finding: &Finding, width: usize) -> String {
+    let mark = match finding.verdict {
+        Verdict::Well => "\u{1b}[32mok   \u{1b}[0m",
+        Verdict::Warning => "\u{1b}[33mwarn \u{1b}[0m",
+        Verdict::Wrong => "\u{1b}[1;31mWRONG\u{1b}[0m",
+        Verdict::Unknown => "\u{1b}[36m?    \u{1b}[0m",
+    };
+    let subject = if finding.subject.is_empty() { String::new() } else { format!("{}: ", finding.subject) };
+    let next = if finding.next.is_empty() { String::new() } else { format!("\n       next: {}", finding.next) };
+    format!("{mark}  {:<width$}  {subject}{}{next}", finding.check, finding.evidence)
+}
+
+fn object(finding: &Finding) -> Value {
+    let Finding { check, verdict, subject, evidence, next } = finding;
+    json!({"check": check, "verdict": verdict.word(), "subject": subject, "evidence": evidence, "next": next})
+}
+
+/// Prints the commands. Proxmox is asked which release it is, but need not answer.
+async fn commands(args: &DoctorArgs, kept: &Kept, site: &Site, printer: &mut Printer) -> Exit {
+    let is_proxmox = matches!(kept.castle.platform.value, Platform::Proxmox(_));
+    let asked = match (args.release, is_proxmox) {
+        (Some(major), _) => Some(Release { major, minor: 0 }),
+        (None, true) => match hypervisor::connect(kept, printer).await {
+            Ok(client) => client.release().await.ok(),
+            Err(_) => None,
+        },
+        (None, false) => None,
+    };
+    let name = kept.castle.castle.as_str();
+    let mut lines = pveum(&needs(site), asked.unwrap_or(Release { major: 9, minor: 0 }), USER, name);
+    if asked.is_none() {
+        lines.insert(0, "# Proxmox was not asked which release it is: for the older one, castle doctor --pveum --release 8".to_owned());
+    }
+    if printer.is_json() {
+        printer.result(&json!({"verb": "doctor", "castle": name, "result": "shown", "commands": lines}));
+        return Exit::Done;
+    }
+    printer.data(&format!("{}\n", lines.join("\n")))
+}
