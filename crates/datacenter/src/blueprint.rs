@@ -10,7 +10,7 @@ mod latencies;
 mod roles;
 
 pub use latencies::Latencies;
-pub(crate) use roles::{ALL, builtin};
+pub(crate) use roles::builtin;
 
 /// One gibibyte.
 pub const GIB: u64 = 1 << 30;

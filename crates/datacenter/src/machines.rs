@@ -77,6 +77,13 @@ impl Machines {
         }
     }
 
+    pub(crate) fn come_up(&mut self, vmid: u32) {
+        if let Some(machine) = self.on.get_mut(&vmid) {
+            machine.is_up = true;
+            machine.up_at = machine.since;
+        }
+    }
+
     pub(crate) fn booted(&mut self, vmid: u32, power_on: u64) {
         if let Some(machine) = self.on.get_mut(&vmid).filter(|machine| machine.power_on == power_on) {
             machine.is_up = true;

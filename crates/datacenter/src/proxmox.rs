@@ -155,7 +155,7 @@ pub(crate) fn answer(world: &mut World, entry: &str, raw: &Raw, has_waited: bool
     });
     match outcome {
         Ok(done) => {
-            let mut reply = Reply { delay: done.delay, ..Reply::data(done.data) };
+            let mut reply = Reply { delay: done.delay, ..Reply::data(&done.data) };
             if let (Some(total), Some(Value::Object(body))) = (done.total, &mut reply.body) {
                 body.insert("total".to_owned(), json!(total));
             }
@@ -229,6 +229,26 @@ pub(crate) fn needed_lock(world: &World, raw: &Raw) -> Option<(LockName, Duratio
     let name = LockName::Guest(vmid.parse().ok()?);
     let patience = if operation.call == Call::Create { Duration::from_secs(5) } else { name.patience() };
     Some((name, patience))
+}
+
+/// The task that a client would rather see finished than be told of, and how long it waits.
+pub(crate) fn awaited(world: &World, raw: &Raw, reply: &Reply) -> Option<(String, Duration)> {
+    let (operation, _) = api::find(world.version, &raw.method, &raw.path)?;
+    if operation.call != Call::SetConfigAsTask {
+        return None;
+    }
+    let (_, delay) = raw.parameters.iter().find(|(name, _)| name == "background_delay")?;
+    let upid = reply.as_data()?.as_str()?;
+    Some((upid.to_owned(), Duration::from_secs(delay.parse().ok()?)))
+}
+
+/// The answer once the awaited task has ended.
+pub(crate) fn finished(exit: &str, upid: &str) -> Reply {
+    if exit == "OK" || exit.starts_with("WARNINGS") {
+        return Reply::data(&Value::Null);
+    }
+    let vmid = upid.split(':').nth(6).unwrap_or_default();
+    Reply::failure(500, &format!("failed to update VM {vmid}: {exit}"))
 }
 
 /// What the time of a request is drawn for.

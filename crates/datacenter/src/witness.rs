@@ -37,7 +37,7 @@ pub struct Reply {
 impl Reply {
     /// A success with this data.
     #[must_use]
-    pub fn data(data: Value) -> Self {
+    pub fn data(data: &Value) -> Self {
         Self { status: 200, reason: None, body: Some(json!({ "data": data })), delay: Duration::ZERO }
     }
 
@@ -116,7 +116,7 @@ mod tests {
         let mut count = 0;
         let mut handle = || {
             count += 1;
-            Reply::data(Value::Null)
+            Reply::data(&Value::Null)
         };
         assert_eq!(witnessed(&[Arc::new(Passes), Arc::new(Drops)], &asked, &mut handle), None);
         assert!(witnessed(&[Arc::new(Passes)], &asked, &mut handle).is_some());

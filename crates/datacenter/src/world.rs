@@ -144,10 +144,20 @@ impl World {
         self.pools.iter().find(|(_, pool)| pool.guests.contains(&vmid)).map(|(name, _)| name.as_str())
     }
 
+    /// Refuses to write a guest's file while the cluster has no quorum.
+    pub(crate) fn check_writable(&self, host: &str, vmid: u32) -> Result<(), String> {
+        if self.has_quorum { Ok(()) } else { Err(unwritable(host, vmid)) }
+    }
+
     /// Refuses while the cluster has no quorum.
     pub(crate) fn check_quorum(&self) -> Result<(), String> {
         if self.has_quorum { Ok(()) } else { Err("cluster not ready - no quorum?".to_owned()) }
     }
+}
+
+/// What is told where the cluster's files cannot be written.
+fn unwritable(host: &str, vmid: u32) -> String {
+    format!("unable to open file '/etc/pve/nodes/{host}/qemu-server/{vmid}.conf.tmp' - Permission denied")
 }
 
 fn absent(host: &str, vmid: u32) -> String {

@@ -14,7 +14,7 @@ use crate::erased::{AnyGate, AnyStep, Seen};
 use crate::event::{EVENT_VERSION, Event, Listener, Outcome, What};
 use crate::fault::{Class, Fault};
 use crate::fence::Fence;
-use crate::graph::Node;
+use crate::graph::{Graph, Node};
 use crate::id::{CastleId, OperationId};
 use crate::journal::{Journal, JournalError};
 use crate::lanes::Lanes;
@@ -27,6 +27,7 @@ const MOST_EFFECTS: u32 = 32;
 
 /// What all steps of a run share.
 pub(crate) struct Shared<'r> {
+    pub(crate) graph: &'r Graph,
     pub(crate) clock: &'r dyn Clock,
     pub(crate) entropy: &'r dyn Entropy,
     pub(crate) fence: &'r dyn Fence,
@@ -57,12 +58,25 @@ struct Pending {
 }
 
 impl Shared<'_> {
-    pub(crate) fn tell(&self, what: What) {
-        self.listener.hear(&Event { version: EVENT_VERSION, at: self.now(), what });
+    /// Tells the listener, if it listens.
+    pub(crate) fn tell(&self, what: impl FnOnce() -> What) {
+        if self.listener.listens() {
+            self.listener.hear(&Event { version: EVENT_VERSION, at: self.now(), what: what() });
+        }
+    }
+
+    pub(crate) fn tell_width(&self, lane: u32, width: usize) {
+        let name = self.graph.lanes.iter().find(|&(_, &number)| number == lane).map(|(name, _)| name.to_string());
+        self.tell(|| What::LaneChanged { lane: name.unwrap_or_default(), width });
     }
 
     pub(crate) fn now(&self) -> Duration {
         self.clock.monotonic().saturating_sub(self.start)
+    }
+
+    /// Nanoseconds last for five hundred years.
+    pub(crate) fn now_ns(&self) -> u64 {
+        u64::try_from(self.now().as_nanos()).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -82,24 +96,29 @@ impl Shared<'_> {
         let (mut effects, mut attempts) = (0, 0);
         let mut pending: Option<Pending> = None;
         loop {
-            let seen = match step.observe(&self.outputs).await {
+            let mut seen = match step.observe(&self.outputs).await {
                 Ok(seen) => seen,
-                Err(fault) => match self.wait_to_retry(node, fault, &mut attempts).await {
+                Err(fault) => match Box::pin(self.wait_to_retry(node, fault, &mut attempts)).await {
                     None => continue,
                     Some(outcome) => return outcome,
                 },
             };
-            let change = match (&seen.decision, seen.output.clone()) {
-                (Decision::Change(change), _) => change,
-                (Decision::Nothing, output) => {
+            let output = seen.output.take();
+            let change = match &seen.decision {
+                Decision::Change(change) => change,
+                Decision::Nothing => {
                     self.note_seen(pending.take());
                     if let Some(output) = output {
-                        self.outputs.give(node.index, output);
+                        self.outputs.give(node.slot, output);
                     }
                     return Outcome::Done { effects };
                 }
             };
             if !may_act {
+                // Only where nothing is ever changed may what is not there yet be built upon.
+                if let (None, Some(expected)) = (self.journal, output) {
+                    self.outputs.give(node.slot, expected);
+                }
                 return Outcome::Planned { change: change.clone() };
             }
             match pending.take() {
@@ -109,7 +128,7 @@ impl Shared<'_> {
                     let hidden = Fault::new(Class::EffectUnknown, node.id.to_string(), evidence)
                         .next("look at it; then run the same command again");
                     pending = Some(last);
-                    match self.wait_to_retry(node, hidden, &mut attempts).await {
+                    match Box::pin(self.wait_to_retry(node, hidden, &mut attempts)).await {
                         None => continue,
                         Some(outcome) => return outcome,
                     }
@@ -128,12 +147,12 @@ impl Shared<'_> {
                 return Outcome::Failed { fault: Fault::new(Class::Final, node.id.to_string(), evidence) };
             }
             let operation = OperationId::of(self.castle, &node.id, &change.verb);
-            match self.act(node, step, &seen, change, &operation, &mut effects).await {
+            match Box::pin(self.act(node, step, &seen, change, &operation, &mut effects)).await {
                 Acted::Well => pending = Some(Pending { operation, change: change.clone(), well: true }),
                 Acted::Ended(outcome) => return outcome,
                 Acted::LookAgain(fault) => {
                     pending = Some(Pending { operation, change: change.clone(), well: false });
-                    if let Some(outcome) = self.wait_to_retry(node, fault, &mut attempts).await {
+                    if let Some(outcome) = Box::pin(self.wait_to_retry(node, fault, &mut attempts)).await {
                         return outcome;
                     }
                 }
@@ -166,7 +185,7 @@ impl Shared<'_> {
             Some(Err(error)) => return Acted::Ended(self.unwritable(&error)),
             None => return Acted::Ended(Outcome::Planned { change: change.clone() }),
         }
-        self.tell(What::StepActing { step: node.id.clone(), change: change.clone() });
+        self.tell(|| What::StepActing { step: node.id.clone(), change: change.clone() });
         *effects += 1;
         let result = step.act(&self.outputs, seen, change, &Operation { id: operation.clone(), epoch }).await;
         match result {
@@ -209,14 +228,14 @@ impl Shared<'_> {
         if fault.is_final() || *attempts > self.retry.attempts {
             return Some(Outcome::Failed { fault });
         }
-        if let Some(lane) = node.lane.as_ref().filter(|_| fault.contention) {
-            let narrower = self.lanes().complain(lane);
+        if fault.contention {
+            let narrower = self.lanes().complain(node.lane);
             if let Some(width) = narrower {
-                self.tell(What::LaneChanged { lane: lane.name.to_string(), width });
+                self.tell_width(node.lane, width);
             }
         }
         let after = self.retry.wait(*attempts, &fault, self.entropy);
-        self.tell(What::StepRetrying { step: node.id.clone(), fault, after });
+        self.tell(|| What::StepRetrying { step: node.id.clone(), fault, after });
         self.sleep(after).await.then_some(Outcome::Remaining)
     }
 
@@ -250,7 +269,7 @@ impl Shared<'_> {
         loop {
             let closed = match gate.check(&self.outputs).await {
                 Ok(Ok(output)) => {
-                    self.outputs.give(node.index, output);
+                    self.outputs.give(node.slot, output);
                     return Outcome::Done { effects: 0 };
                 }
                 Ok(Err(closed)) => closed,
@@ -260,7 +279,7 @@ impl Shared<'_> {
             };
             if told.as_ref() != Some(&closed) {
                 let (subject, evidence) = (closed.subject.clone(), closed.evidence.clone());
-                self.tell(What::GateClosed { step: node.id.clone(), subject, evidence });
+                self.tell(|| What::GateClosed { step: node.id.clone(), subject, evidence });
             }
             let left = gate.deadline().saturating_sub(self.now().saturating_sub(start));
             if !may_wait {
@@ -278,7 +297,7 @@ impl Shared<'_> {
                     std::future::pending::<()>().await;
                 }
             };
-            if self.sleep_or(gate.period().min(left), changed).await {
+            if Box::pin(self.sleep_or(gate.period().min(left), changed)).await {
                 return Outcome::Remaining;
             }
         }

@@ -1,7 +1,6 @@
 //! Steps and gates without their types, as the scheduler handles them.
 
 use std::any::Any;
-use std::sync::Arc;
 use std::time::Duration;
 
 use castle_seams::BoxFuture;
@@ -9,12 +8,12 @@ use castle_seams::BoxFuture;
 use crate::change::{Change, Decision};
 use crate::fault::{Class, Fault};
 use crate::step::{Closed, Gate, Operation, Step, Verdict};
-use crate::value::{Fetch, Needs, Outputs, Value};
+use crate::value::{Needs, Outputs, Value};
 
 /// What a look at a step's part of the world came to.
 pub(crate) struct Seen {
     pub(crate) decision: Decision,
-    /// What the step gives, if there is nothing left to do.
+    /// What the step gives, if there is nothing left to do; otherwise what it will give, if that is known.
     pub(crate) output: Option<Value>,
     observed: Box<dyn Any + Send + Sync>,
 }
@@ -47,7 +46,7 @@ pub(crate) struct With<N, S> {
 impl<N: Needs, S> With<N, S> {
     /// The scheduler starts nothing before its needs are met, so this does not fail.
     fn needs(&self, outputs: &Outputs) -> Result<N::Values, Fault> {
-        self.needs.fetch(&Fetch(outputs)).ok_or_else(|| {
+        outputs.fetch(&self.needs).ok_or_else(|| {
             Fault::new(Class::Final, "the engine", "a step was started before its needs were met")
                 .next("this is a bug in castle: please report it")
         })
@@ -60,8 +59,11 @@ impl<N: Needs, S: Step<Needs = N::Values>> AnyStep for With<N, S> {
             let needs = self.needs(outputs)?;
             let observed = self.inner.observe(&needs).await?;
             let decision = self.inner.decide(&needs, &observed);
-            let output =
-                (decision == Decision::Nothing).then(|| Arc::new(self.inner.output(&needs, &observed)) as Value);
+            let output = match &decision {
+                Decision::Nothing => Some(self.inner.output(&needs, &observed)),
+                Decision::Change(change) => self.inner.expect(&needs, &observed, change),
+            };
+            let output = output.map(|output| outputs.value(output));
             Ok(Seen { decision, output, observed: Box::new(observed) })
         })
     }
@@ -88,7 +90,7 @@ impl<N: Needs, G: Gate<Needs = N::Values>> AnyGate for With<N, G> {
         Box::pin(async move {
             let needs = self.needs(outputs)?;
             Ok(match self.inner.check(&needs).await? {
-                Verdict::Open(output) => Ok(Arc::new(output) as Value),
+                Verdict::Open(output) => Ok(outputs.value(output)),
                 Verdict::Closed(closed) => Err(closed),
             })
         })

@@ -136,6 +136,11 @@ impl Outcome {
 pub trait Listener: Send + Sync {
     /// Takes one. It must not wait.
     fn hear(&self, event: &Event);
+
+    /// Whether it takes any: for whoever takes none, none are made.
+    fn listens(&self) -> bool {
+        true
+    }
 }
 
 /// Takes events and forgets them.
@@ -144,4 +149,8 @@ pub struct Deaf;
 
 impl Listener for Deaf {
     fn hear(&self, _: &Event) {}
+
+    fn listens(&self) -> bool {
+        false
+    }
 }

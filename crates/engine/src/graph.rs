@@ -1,5 +1,6 @@
 //! All steps and gates of a castle and what each needs: one graph across all layers.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -7,8 +8,11 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::erased::{AnyGate, AnyStep, With};
+use crate::edges::Edges;
+use crate::erased::With;
 use crate::id::StepId;
+use crate::lanes::NO_LANE;
+use crate::shelves::{Shelves, Spot};
 use crate::step::{Gate, Step};
 use crate::timeline::Predictions;
 use crate::value::{Handle, Needs, Owner};
@@ -30,19 +34,22 @@ impl Lane {
     }
 }
 
-pub(crate) enum Work {
-    Step(Box<dyn AnyStep>),
-    Gate(Box<dyn AnyGate>),
+/// What a run touches of a step; the less, the more of them are at hand.
+pub(crate) struct Node {
+    /// Its number among the steps as they were added: where its value goes, and what others know it by.
+    pub(crate) slot: u32,
+    pub(crate) id: StepId,
+    pub(crate) lane: u32,
+    pub(crate) spot: Spot,
 }
 
-pub(crate) struct Node {
-    pub(crate) index: usize,
-    pub(crate) id: StepId,
-    pub(crate) lane: Option<Lane>,
-    pub(crate) predicted: Duration,
-    pub(crate) needs: Vec<usize>,
-    pub(crate) needed_by: Vec<usize>,
-    pub(crate) work: Work,
+/// What a run rarely touches, by slot.
+#[derive(Default)]
+struct Added {
+    ids: Vec<StepId>,
+    predicted: Vec<Duration>,
+    /// How wide each step says its lane is.
+    widths: Vec<usize>,
 }
 
 /// Why there is no graph.
@@ -74,7 +81,12 @@ pub enum GraphError {
 #[derive(Default)]
 pub struct GraphBuilder {
     owner: Owner,
+    shelves: Shelves,
     nodes: Vec<Node>,
+    added: Added,
+    lanes: BTreeMap<Arc<str>, u32>,
+    /// By slot: a step and one that it needs.
+    needs: Vec<(u32, u32)>,
     after: Vec<(StepId, StepId)>,
     error: Option<GraphError>,
 }
@@ -104,7 +116,8 @@ impl GraphBuilder {
         step: S,
     ) -> Handle<S::Output> {
         let sources = needs.sources();
-        self.add(id, place, sources, Work::Step(Box::new(With { needs, inner: step })))
+        let spot = self.shelves.put_step(With { needs, inner: step });
+        self.add(id, place, sources, spot)
     }
 
     /// Adds a gate; returns the promise of what it gives.
@@ -116,7 +129,8 @@ impl GraphBuilder {
         gate: G,
     ) -> Handle<G::Output> {
         let sources = needs.sources();
-        self.add(id, place, sources, Work::Gate(Box::new(With { needs, inner: gate })))
+        let spot = self.shelves.put_gate(With { needs, inner: gate });
+        self.add(id, place, sources, spot)
     }
 
     /// Makes `step` wait for `earlier` although it needs nothing of it.
@@ -124,17 +138,28 @@ impl GraphBuilder {
         self.after.push((step, earlier));
     }
 
-    fn add<T>(&mut self, id: StepId, place: Place, sources: Vec<(usize, Owner)>, work: Work) -> Handle<T> {
+    fn add<T>(&mut self, id: StepId, place: Place, sources: Vec<(usize, Owner)>, spot: Spot) -> Handle<T> {
         if sources.iter().any(|(_, owner)| !Arc::ptr_eq(owner, &self.owner)) {
             self.error.get_or_insert(GraphError::Foreign(id.clone()));
         }
-        let mut needs: Vec<usize> = sources.into_iter().map(|(index, _)| index).collect();
+        let index = self.nodes.len();
+        let slot = index as u32;
+        let mut needs: Vec<u32> = sources.into_iter().map(|(index, _)| index as u32).collect();
         needs.sort_unstable();
         needs.dedup();
+        self.needs.extend(needs.into_iter().map(|need| (slot, need)));
         let Place { lane, predicted } = place;
-        let index = self.nodes.len();
-        self.nodes.push(Node { index, id, lane, predicted, needs, needed_by: Vec::new(), work });
+        let (lane, width) = lane.map_or((NO_LANE, 0), |lane| (self.lane(lane.name), lane.width));
+        self.nodes.push(Node { slot, id: id.clone(), lane, spot });
+        self.added.ids.push(id);
+        self.added.predicted.push(predicted);
+        self.added.widths.push(width);
         Handle { index, owner: self.owner.clone(), kind: PhantomData }
+    }
+
+    fn lane(&mut self, name: Arc<str>) -> u32 {
+        let next = self.lanes.len() as u32 + 1;
+        *self.lanes.entry(name).or_insert(next)
     }
 
     /// The graph.
@@ -143,108 +168,160 @@ impl GraphBuilder {
     ///
     /// What keeps it from being one, see [`GraphError`].
     pub fn build(self) -> Result<Graph, GraphError> {
-        let Self { mut nodes, after, error, .. } = self;
+        let Self { shelves, nodes, added, lanes, mut needs, after, error, .. } = self;
         if let Some(error) = error {
             return Err(error);
         }
-        let mut places: BTreeMap<StepId, usize> = BTreeMap::new();
-        for (index, node) in nodes.iter().enumerate() {
-            if places.insert(node.id.clone(), index).is_some() {
-                return Err(GraphError::Duplicate(node.id.clone()));
-            }
-        }
+        let sorted = sorted(&added.ids)?;
+        let find = |id: &StepId| sorted.binary_search_by_key(&id, |&slot| &added.ids[slot as usize]).ok();
         for (step, earlier) in after {
-            match (places.get(&step), places.get(&earlier)) {
-                (Some(&index), Some(&before)) => nodes[index].needs.push(before),
+            match (find(&step), find(&earlier)) {
+                (Some(at), Some(before)) => needs.push((sorted[at], sorted[before])),
                 _ => return Err(GraphError::Missing { step, after: earlier }),
             }
         }
-        for index in 0..nodes.len() {
-            for need in nodes[index].needs.clone() {
-                nodes[need].needed_by.push(index);
-            }
-        }
-        let order = order(&nodes)?;
-        Ok(Graph { remaining: remaining(&nodes, &order), nodes, order })
+        let needs = Edges::new(nodes.len(), needs.into_iter());
+        let order = order(&added.ids, &needs)?;
+        Ok(Graph::arrange(shelves, nodes, added, lanes, needs, order))
     }
 }
 
-/// An order in which every step comes after its needs.
-fn order(nodes: &[Node]) -> Result<Vec<usize>, GraphError> {
-    let mut waits: Vec<usize> = nodes.iter().map(|node| node.needs.len()).collect();
-    let mut order: Vec<usize> = (0..nodes.len()).filter(|&index| waits[index] == 0).collect();
+/// The slots of all steps in the order of their names, of which no two may be equal.
+fn sorted(ids: &[StepId]) -> Result<Vec<u32>, GraphError> {
+    let id = |slot: u32| &ids[slot as usize];
+    let mut sorted: Vec<u32> = (0..ids.len() as u32).collect();
+    sorted.sort_by(|&one, &other| id(one).cmp(id(other)));
+    let second = sorted.windows(2).filter(|pair| id(pair[0]) == id(pair[1])).map(|pair| pair[1]).min();
+    second.map_or(Ok(sorted), |slot| Err(GraphError::Duplicate(id(slot).clone())))
+}
+
+/// An order in which every step comes after its needs; those that need nothing come first, as they were added.
+fn order(ids: &[StepId], needs: &Edges) -> Result<Vec<u32>, GraphError> {
+    let needed_by = needs.reversed();
+    let slots = 0..ids.len() as u32;
+    let mut waits: Vec<usize> = slots.clone().map(|slot| needs.of(slot).len()).collect();
+    let mut order: Vec<u32> = slots.filter(|&slot| waits[slot as usize] == 0).collect();
     let mut next = 0;
-    while let Some(&index) = order.get(next) {
+    while let Some(&slot) = order.get(next) {
         next += 1;
-        for &later in &nodes[index].needed_by {
-            waits[later] -= 1;
-            if waits[later] == 0 {
+        for &later in needed_by.of(slot) {
+            waits[later as usize] -= 1;
+            if waits[later as usize] == 0 {
                 order.push(later);
             }
         }
     }
-    if order.len() == nodes.len() { Ok(order) } else { Err(GraphError::Cycle(cycle(nodes, &waits))) }
+    if order.len() == ids.len() { Ok(order) } else { Err(GraphError::Cycle(cycle(ids, needs, &waits))) }
 }
 
 /// A circle among the steps that still wait: whoever waits for one of them waits for another of them.
-fn cycle(nodes: &[Node], waits: &[usize]) -> Vec<StepId> {
-    let mut path: Vec<usize> = Vec::new();
-    let mut at = waits.iter().position(|&count| count > 0);
-    while let Some(index) = at {
-        if let Some(start) = path.iter().position(|&seen| seen == index) {
-            path.push(index);
+fn cycle(ids: &[StepId], needs: &Edges, waits: &[usize]) -> Vec<StepId> {
+    let mut path: Vec<u32> = Vec::new();
+    let mut at = waits.iter().position(|&count| count > 0).map(|slot| slot as u32);
+    while let Some(slot) = at {
+        if let Some(start) = path.iter().position(|&seen| seen == slot) {
+            path.push(slot);
             // The path leads from each to what it waits for; people read it the other way.
-            return path[start..].iter().rev().map(|&index| nodes[index].id.clone()).collect();
+            return path[start..].iter().rev().map(|&slot| ids[slot as usize].clone()).collect();
         }
-        path.push(index);
-        at = nodes[index].needs.iter().copied().find(|&need| waits[need] > 0);
+        path.push(slot);
+        at = needs.of(slot).iter().copied().find(|&need| waits[need as usize] > 0);
     }
     Vec::new()
 }
 
-/// For each step, how long it and the longest chain behind it will take.
-fn remaining(nodes: &[Node], order: &[usize]) -> Vec<Duration> {
-    let mut remaining = vec![Duration::ZERO; nodes.len()];
-    for &index in order.iter().rev() {
-        let behind = nodes[index].needed_by.iter().map(|&later| remaining[later]).max().unwrap_or_default();
-        remaining[index] = nodes[index].predicted.saturating_add(behind);
-    }
-    remaining
-}
-
 /// Steps and gates in an order that works.
+///
+/// A step has two numbers: its slot says when it was added, its rank how urgent it is, the most urgent first. What a run needs
+/// stands by rank, so that a run goes through memory forwards instead of jumping about.
 pub struct Graph {
+    pub(crate) shelves: Shelves,
+    /// By rank.
     pub(crate) nodes: Vec<Node>,
-    pub(crate) remaining: Vec<Duration>,
-    /// Every step after its needs.
-    pub(crate) order: Vec<usize>,
+    /// By rank, those that need a step, as they were added.
+    pub(crate) needed_by: Edges,
+    /// The rank of each slot.
+    ranks: Vec<u32>,
+    added: Added,
+    /// By slot.
+    pub(crate) needs: Edges,
+    /// Slots, every step after its needs.
+    pub(crate) order: Vec<u32>,
+    /// The lanes and their numbers.
+    pub(crate) lanes: BTreeMap<Arc<str>, u32>,
+    predicted: Duration,
 }
 
 impl Graph {
+    /// Ranks the steps: the longest remaining path first, then as they were added.
+    fn arrange(
+        mut shelves: Shelves,
+        mut nodes: Vec<Node>,
+        added: Added,
+        lanes: BTreeMap<Arc<str>, u32>,
+        needs: Edges,
+        order: Vec<u32>,
+    ) -> Self {
+        let behind = needs.reversed();
+        // For each slot, how long the step and the longest chain behind it will take.
+        let mut remaining = vec![Duration::ZERO; nodes.len()];
+        for &slot in order.iter().rev() {
+            let longest = behind.of(slot).iter().map(|&later| remaining[later as usize]).max().unwrap_or_default();
+            remaining[slot as usize] = added.predicted[slot as usize].saturating_add(longest);
+        }
+        let mut slots: Vec<u32> = (0..nodes.len() as u32).collect();
+        slots.sort_by_key(|&slot| Reverse(remaining[slot as usize]));
+        let mut ranks = vec![0; slots.len()];
+        for (rank, &slot) in (0..).zip(&slots) {
+            ranks[slot as usize] = rank;
+        }
+        nodes.sort_unstable_by_key(|node| ranks[node.slot as usize]);
+        shelves.arrange(nodes.iter_mut().map(|node| &mut node.spot));
+        let ranked = (0..).zip(&slots).flat_map(|(rank, &slot)| {
+            let ranks = &ranks;
+            behind.of(slot).iter().map(move |&later| (rank, ranks[later as usize]))
+        });
+        let needed_by = Edges::new(slots.len(), ranked);
+        let predicted = slots.first().map(|&slot| remaining[slot as usize]).unwrap_or_default();
+        Self { shelves, nodes, needed_by, ranks, added, needs, order, lanes, predicted }
+    }
+
+    pub(crate) fn rank(&self, slot: u32) -> u32 {
+        self.ranks[slot as usize]
+    }
+
+    pub(crate) fn id(&self, slot: u32) -> &StepId {
+        &self.added.ids[slot as usize]
+    }
+
+    pub(crate) fn width(&self, node: &Node) -> usize {
+        self.added.widths[node.slot as usize]
+    }
+
     /// The names of all steps and gates, each after what it needs.
     pub fn ids(&self) -> impl Iterator<Item = &StepId> {
-        self.order.iter().map(|&index| &self.nodes[index].id)
+        self.order.iter().map(|&slot| self.id(slot))
     }
 
     /// The graph with what earlier runs tell about how long its steps take.
     #[must_use]
-    pub fn predicted_by(mut self, predictions: &Predictions) -> Self {
-        for node in &mut self.nodes {
-            node.predicted = predictions.of(&node.id).unwrap_or(node.predicted);
+    pub fn predicted_by(self, predictions: &Predictions) -> Self {
+        let Self { shelves, nodes, mut added, lanes, needs, order, .. } = self;
+        for (id, predicted) in added.ids.iter().zip(&mut added.predicted) {
+            *predicted = predictions.of(id).unwrap_or(*predicted);
         }
-        self.remaining = remaining(&self.nodes, &self.order);
-        self
+        Self::arrange(shelves, nodes, added, lanes, needs, order)
     }
 
     /// How long the longest chain will probably take: no run can be faster.
     #[must_use]
     pub fn predicted(&self) -> Duration {
-        self.remaining.iter().max().copied().unwrap_or_default()
+        self.predicted
     }
 }
 
 impl std::fmt::Debug for Graph {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.nodes.iter().map(|node| node.id.to_string())).finish()
+        f.debug_list().entries(self.added.ids.iter().map(ToString::to_string)).finish()
     }
 }

@@ -1,6 +1,7 @@
 //! Names: of layers, of steps, of operations.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -25,22 +26,42 @@ impl fmt::Display for Layer {
     }
 }
 
-/// The name of a step or gate: `layer/kind/name`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct StepId {
+/// The name of a step or gate: `layer/kind/name`. One pointer: every event carries one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StepId(Arc<StepName>);
+
+/// The parts of a [`StepId`].
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StepName {
     /// The layer it belongs to.
     pub layer: Layer,
     /// What it makes or asks: `vm`, `quorum`.
-    pub kind: Arc<str>,
+    pub kind: Box<str>,
     /// Which one.
-    pub name: Arc<str>,
+    pub name: Box<str>,
 }
 
 impl StepId {
     /// The step of this layer, kind and name.
     #[must_use]
     pub fn new(layer: &Layer, kind: &str, name: &str) -> Self {
-        Self { layer: layer.clone(), kind: kind.into(), name: name.into() }
+        Self(Arc::new(StepName { layer: layer.clone(), kind: kind.into(), name: name.into() }))
+    }
+}
+
+impl Deref for StepId {
+    type Target = StepName;
+
+    fn deref(&self) -> &StepName {
+        &self.0
+    }
+}
+
+impl fmt::Debug for StepId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StepName { layer, kind, name } = &**self;
+        f.debug_struct("StepId").field("layer", layer).field("kind", kind).field("name", name).finish()
     }
 }
 

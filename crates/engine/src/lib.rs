@@ -9,6 +9,7 @@
 
 mod change;
 mod converge;
+mod edges;
 mod erased;
 mod event;
 mod fault;
@@ -19,8 +20,10 @@ mod journal;
 mod lanes;
 mod lease;
 pub mod lineage;
+mod queues;
 mod retry;
 mod run;
+mod shelves;
 mod state;
 mod step;
 mod store;
@@ -32,7 +35,7 @@ pub use event::{Deaf, EVENT_VERSION, Event, Listener, Outcome, What};
 pub use fault::{Class, Fault};
 pub use fence::{Alone, Fence};
 pub use graph::{Graph, GraphBuilder, GraphError, Lane, Place};
-pub use id::{CastleId, Layer, OperationId, StepId};
+pub use id::{CastleId, Layer, OperationId, StepId, StepName};
 pub use journal::{Damage, Entry, Journal, JournalError, OpenIntent, Recovery};
 pub use lease::{Applicant, HEARTBEAT, Holder, LIFE, Lease, LeaseError, Taking, look};
 pub use retry::Retry;

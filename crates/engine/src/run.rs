@@ -1,9 +1,7 @@
 //! The scheduler: everything whose needs are met runs, the longest remaining path first, as far as lanes allow.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,11 +12,13 @@ use tokio::sync::watch;
 use crate::converge::Shared;
 use crate::event::{Listener, Outcome, What};
 use crate::fence::Fence;
-use crate::graph::{Graph, Work};
+use crate::graph::Graph;
 use crate::id::{CastleId, Layer, StepId};
 use crate::journal::Journal;
 use crate::lanes::Lanes;
+use crate::queues::Queues;
 use crate::retry::Retry;
+use crate::shelves::Work;
 use crate::timeline::{StepTime, Timeline};
 use crate::value::Outputs;
 
@@ -100,6 +100,7 @@ impl Report {
 pub async fn run(graph: &Graph, tools: Tools<'_>, wanted: &Wanted) -> Report {
     let Tools { clock, entropy, fence, listener, signals, journal } = tools;
     let shared = Shared {
+        graph,
         clock,
         entropy,
         fence,
@@ -107,43 +108,66 @@ pub async fn run(graph: &Graph, tools: Tools<'_>, wanted: &Wanted) -> Report {
         journal,
         castle: &wanted.castle,
         retry: wanted.retry,
-        lanes: Mutex::new(Lanes::default()),
+        lanes: Mutex::new(Lanes::new(graph.lanes.len())),
         outputs: Outputs::new(graph.nodes.len()),
         stopping: watch::Sender::new(false),
         start: clock.monotonic(),
     };
-    shared.tell(What::RunStarted { steps: graph.nodes.len(), predicted: graph.predicted() });
+    shared.tell(|| What::RunStarted { steps: graph.nodes.len(), predicted: graph.predicted() });
     let mut scheduler = Scheduler::new(graph, &shared, wanted);
     let interrupted = scheduler.drive(signals).await;
     // Notes that rode along are worth a sync, though nothing depends on it.
     if let Some(journal) = journal {
         let _ = journal.lock().unwrap_or_else(std::sync::PoisonError::into_inner).sync();
     }
-    shared.tell(What::RunEnded);
+    shared.tell(|| What::RunEnded);
     scheduler.report(interrupted)
 }
 
-type Running<'s> = FuturesUnordered<BoxFuture<'s, (usize, Outcome)>>;
+type Running<'s> = FuturesUnordered<BoxFuture<'s, (u32, Outcome)>>;
 
-/// Orders steps: the longest remaining path first, then as they were added.
-type Urgency = (Reverse<Duration>, usize);
+/// How a step ended; small, for most end well.
+enum Ended {
+    NotYet,
+    Well { effects: u32 },
+    Otherwise(Box<Outcome>),
+}
 
+impl From<Outcome> for Ended {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done { effects } => Self::Well { effects },
+            other => Self::Otherwise(Box::new(other)),
+        }
+    }
+}
+
+impl From<Ended> for Outcome {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::NotYet => Self::Remaining,
+            Ended::Well { effects } => Self::Done { effects },
+            Ended::Otherwise(outcome) => *outcome,
+        }
+    }
+}
+
+/// Knows steps by rank: the smaller, the more urgent.
 struct Scheduler<'s> {
     graph: &'s Graph,
     shared: &'s Shared<'s>,
     wanted: &'s Wanted,
     /// Needs not met yet.
-    waits: Vec<usize>,
-    /// Steps whose needs are met, by lane; within a lane the longest remaining path first.
-    ready: BTreeMap<Option<Arc<str>>, BTreeSet<Urgency>>,
+    waits: Vec<u32>,
+    queues: Queues,
     running: Running<'s>,
-    outcomes: Vec<Option<Outcome>>,
+    outcomes: Vec<Ended>,
     times: Vec<StepTime>,
 }
 
 /// What the scheduler waits for.
 enum Next {
-    Ended(usize, Outcome),
+    Ended(u32, Outcome),
     Signal,
     GraceOver,
     Idle,
@@ -152,20 +176,37 @@ enum Next {
 impl<'s> Scheduler<'s> {
     fn new(graph: &'s Graph, shared: &'s Shared<'s>, wanted: &'s Wanted) -> Self {
         let count = graph.nodes.len();
-        let waits = graph.nodes.iter().map(|node| node.needs.len()).collect();
-        let (outcomes, times) = (vec![None; count], vec![StepTime::default(); count]);
-        let mut scheduler =
-            Self { graph, shared, wanted, waits, ready: BTreeMap::new(), running: Running::new(), outcomes, times };
-        (0..count).filter(|&index| graph.nodes[index].needs.is_empty()).for_each(|index| scheduler.make_ready(index));
+        let waits = graph.nodes.iter().map(|node| graph.needs.of(node.slot).len() as u32).collect();
+        let mut scheduler = Self {
+            graph,
+            shared,
+            wanted,
+            waits,
+            queues: Queues::new(graph.lanes.len()),
+            running: Running::new(),
+            outcomes: (0..count).map(|_| Ended::NotYet).collect(),
+            times: vec![StepTime::default(); count],
+        };
+        for &slot in graph.order.iter().take_while(|&&slot| graph.needs.of(slot).is_empty()) {
+            scheduler.note_ready(graph.rank(slot));
+        }
+        for (rank, node) in (0..count as u32).zip(&graph.nodes).rev() {
+            if scheduler.waits[rank as usize] == 0 {
+                scheduler.queues.add_free(node.lane, rank);
+            }
+        }
         scheduler
     }
 
-    fn make_ready(&mut self, index: usize) {
-        let node = &self.graph.nodes[index];
-        self.times[index].ready = self.shared.now();
-        self.shared.tell(What::StepReady { step: node.id.clone() });
-        let lane = node.lane.as_ref().map(|lane| lane.name.clone());
-        self.ready.entry(lane).or_default().insert((Reverse(self.graph.remaining[index]), index));
+    fn note_ready(&mut self, rank: u32) {
+        let node = &self.graph.nodes[rank as usize];
+        self.times[rank as usize].ready_ns = self.shared.now_ns();
+        self.shared.tell(|| What::StepReady { step: node.id.clone() });
+    }
+
+    fn make_ready(&mut self, rank: u32) {
+        self.note_ready(rank);
+        self.queues.add_freed(self.graph.nodes[rank as usize].lane, rank);
     }
 
     /// Runs to the end; returns whether the operator interrupted.
@@ -176,13 +217,13 @@ impl<'s> Scheduler<'s> {
         loop {
             self.start_ready();
             match next(&mut self.running, signal.as_mut(), grace.as_mut()).await {
-                Next::Ended(index, outcome) => self.ended(index, outcome),
+                Next::Ended(rank, outcome) => self.ended(rank, outcome),
                 Next::Idle | Next::GraceOver => return interrupted,
                 Next::Signal if interrupted => return true,
                 Next::Signal => {
                     interrupted = true;
                     self.shared.stopping.send_replace(true);
-                    self.shared.tell(What::Interrupted);
+                    self.shared.tell(|| What::Interrupted);
                     grace = Some(self.shared.clock.sleep(self.wanted.grace));
                     signal = signals.map(Signals::next);
                 }
@@ -194,76 +235,66 @@ impl<'s> Scheduler<'s> {
         if self.shared.is_stopping() {
             return;
         }
-        let mut starting: Vec<Urgency> = Vec::new();
-        for ready in self.ready.values_mut() {
-            while let Some(&first) = ready.first() {
-                let fits = match &self.graph.nodes[first.1].lane {
-                    Some(lane) => self.shared.lanes().enter(lane),
-                    None => true,
-                };
-                if !fits {
-                    break;
-                }
-                ready.remove(&first);
-                starting.push(first);
-            }
-        }
-        starting.sort_unstable();
-        for (_, index) in starting {
-            self.start(index);
+        let (shared, graph) = (self.shared, self.graph);
+        let fits = |lane: u32, rank: u32| shared.lanes().enter(lane, || graph.width(&graph.nodes[rank as usize]));
+        for rank in self.queues.take(fits) {
+            self.start(rank);
         }
     }
 
-    fn start(&mut self, index: usize) {
-        let (shared, node) = (self.shared, &self.graph.nodes[index]);
+    fn start(&mut self, rank: u32) {
+        let (shared, node) = (self.shared, &self.graph.nodes[rank as usize]);
         let chosen = self.wanted.layer.as_ref().is_none_or(|layer| *layer == node.id.layer);
         let may_act = chosen && shared.journal.is_some();
-        self.times[index].started = shared.now();
-        shared.tell(What::StepStarted { step: node.id.clone() });
+        self.times[rank as usize].started_ns = shared.now_ns();
+        shared.tell(|| What::StepStarted { step: node.id.clone() });
+        let work = self.graph.shelves.work(node.spot);
         self.running.push(Box::pin(async move {
-            let outcome = match &node.work {
-                Work::Step(step) => shared.converge(node, step.as_ref(), may_act).await,
-                Work::Gate(gate) => shared.pass(node, gate.as_ref(), may_act).await,
+            let outcome = match work {
+                Work::Step(step) => shared.converge(node, step, may_act).await,
+                Work::Gate(gate) => shared.pass(node, gate, may_act).await,
             };
-            (index, outcome)
+            (rank, outcome)
         }));
     }
 
-    fn ended(&mut self, index: usize, outcome: Outcome) {
-        let node = &self.graph.nodes[index];
-        self.times[index].ended = self.shared.now();
-        if let Some(lane) = &node.lane {
-            let wider = self.shared.lanes().leave(lane, outcome.is_done());
-            if let Some(width) = wider {
-                self.shared.tell(What::LaneChanged { lane: lane.name.to_string(), width });
-            }
+    fn ended(&mut self, rank: u32, outcome: Outcome) {
+        let (shared, node) = (self.shared, &self.graph.nodes[rank as usize]);
+        self.times[rank as usize].ended_ns = shared.now_ns();
+        let wider = shared.lanes().leave(node.lane, outcome.is_done());
+        if let Some(width) = wider {
+            shared.tell_width(node.lane, width);
         }
-        self.shared.tell(What::StepEnded { step: node.id.clone(), outcome: outcome.clone() });
-        let (is_done, remains) = (outcome.is_done(), outcome == Outcome::Remaining);
-        self.outcomes[index] = Some(outcome);
+        self.queues.stir(node.lane);
+        shared.tell(|| What::StepEnded { step: node.id.clone(), outcome: outcome.clone() });
+        // A plan goes on from what a step is expected to give.
+        let is_expected = matches!(outcome, Outcome::Planned { .. }) && shared.outputs.is_given(node.slot);
+        let (is_done, remains) = (outcome.is_done() || is_expected, outcome == Outcome::Remaining);
+        self.outcomes[rank as usize] = outcome.into();
         if is_done {
-            for &later in &node.needed_by {
-                self.waits[later] -= 1;
-                if self.waits[later] == 0 {
+            for &later in self.graph.needed_by.of(rank) {
+                self.waits[later as usize] -= 1;
+                if self.waits[later as usize] == 0 {
                     self.make_ready(later);
                 }
             }
         } else if !remains {
-            self.skip_behind(index);
+            self.skip_behind(rank);
         }
     }
 
     /// What needs a step that did not come to be is not begun. The first that failed is named, not the one in between.
-    fn skip_behind(&mut self, index: usize) {
-        let because = self.graph.nodes[index].id.clone();
-        let mut behind = vec![index];
-        while let Some(index) = behind.pop() {
-            for &later in &self.graph.nodes[index].needed_by {
-                if self.outcomes[later].is_none() {
+    fn skip_behind(&mut self, rank: u32) {
+        let (shared, graph) = (self.shared, self.graph);
+        let because = &graph.nodes[rank as usize].id;
+        let mut behind = vec![rank];
+        while let Some(rank) = behind.pop() {
+            for &later in graph.needed_by.of(rank) {
+                if matches!(self.outcomes[later as usize], Ended::NotYet) {
                     let outcome = Outcome::Skipped { because: because.clone() };
-                    let step = self.graph.nodes[later].id.clone();
-                    self.shared.tell(What::StepEnded { step, outcome: outcome.clone() });
-                    self.outcomes[later] = Some(outcome);
+                    let step = &graph.nodes[later as usize].id;
+                    shared.tell(|| What::StepEnded { step: step.clone(), outcome: outcome.clone() });
+                    self.outcomes[later as usize] = outcome.into();
                     behind.push(later);
                 }
             }
@@ -271,13 +302,16 @@ impl<'s> Scheduler<'s> {
     }
 
     fn report(self, interrupted: bool) -> Report {
-        let Self { graph, mut outcomes, times, .. } = self;
-        let ended = |&index: &usize| {
-            let outcome = outcomes[index].take().unwrap_or(Outcome::Remaining);
-            (graph.nodes[index].id.clone(), outcome)
-        };
-        let outcomes = graph.order.iter().map(ended).collect();
-        Report { outcomes, interrupted, timeline: Timeline::new(graph, &times) }
+        let Self { graph, outcomes: mut ended, times, .. } = self;
+        let mut timeline = Timeline::new(graph, &times);
+        let mut outcomes = Vec::with_capacity(ended.len());
+        // One walk for both: the names of many steps are far apart in memory.
+        for &slot in &graph.order {
+            let (rank, step) = (graph.rank(slot) as usize, graph.id(slot));
+            timeline.add(step, &times[rank]);
+            outcomes.push((step.clone(), std::mem::replace(&mut ended[rank], Ended::NotYet).into()));
+        }
+        Report { outcomes, interrupted, timeline }
     }
 }
 
@@ -292,7 +326,7 @@ async fn next(
             return Poll::Ready(Next::Signal);
         }
         match running.poll_next_unpin(context) {
-            Poll::Ready(Some((index, outcome))) => return Poll::Ready(Next::Ended(index, outcome)),
+            Poll::Ready(Some((rank, outcome))) => return Poll::Ready(Next::Ended(rank, outcome)),
             Poll::Ready(None) => return Poll::Ready(Next::Idle),
             Poll::Pending => {}
         }

@@ -45,6 +45,12 @@ pub trait Step: Send + Sync + 'static {
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>>;
 
+    /// What this step will give once `change` and all that follows it are done, as far as that is known beforehand. A plan
+    /// goes on from it; a run that changes things never does.
+    fn expect(&self, _needs: &Self::Needs, _observed: &Self::Observed, _change: &Change) -> Option<Self::Output> {
+        None
+    }
+
     /// What this step gives, once there is nothing left to do.
     fn output(&self, needs: &Self::Needs, observed: &Self::Observed) -> Self::Output;
 }

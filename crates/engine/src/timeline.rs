@@ -1,5 +1,6 @@
 //! What took how long, and what everything else had to wait for.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use crate::graph::Graph;
 use crate::id::StepId;
 
-/// When a step was ready, began and ended, since the run began.
+/// When a step was ready, began and ended, in nanoseconds since the run began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StepTime {
-    pub(crate) ready: Duration,
-    pub(crate) started: Duration,
-    pub(crate) ended: Duration,
+    pub(crate) ready_ns: u64,
+    pub(crate) started_ns: u64,
+    pub(crate) ended_ns: u64,
 }
 
 /// A step in time.
@@ -38,25 +39,39 @@ pub struct Timeline {
     pub critical_path: Vec<Span>,
 }
 
+impl StepTime {
+    fn began(&self) -> bool {
+        self.ended_ns > 0 || self.started_ns > 0
+    }
+
+    fn span(&self, step: &StepId) -> Span {
+        let &Self { ready_ns, started_ns, ended_ns } = self;
+        let since = |start_ns: u64, end_ns: u64| Duration::from_nanos(end_ns.saturating_sub(start_ns));
+        let (waited, worked) = (since(ready_ns, started_ns), since(started_ns, ended_ns));
+        Span { step: step.clone(), ready: Duration::from_nanos(ready_ns), waited, worked }
+    }
+}
+
 impl Timeline {
+    /// No steps yet, and room for those of the graph; the times are by rank.
     pub(crate) fn new(graph: &Graph, times: &[StepTime]) -> Self {
-        let span = |index: usize| {
-            let StepTime { ready, started, ended } = times[index];
-            let (waited, worked) = (started.saturating_sub(ready), ended.saturating_sub(started));
-            Span { step: graph.nodes[index].id.clone(), ready, waited, worked }
-        };
-        let began = |index: &usize| times[*index].ended > Duration::ZERO || times[*index].started > Duration::ZERO;
-        let order: Vec<usize> = graph.order.iter().copied().filter(began).collect();
-        let latest =
-            |indexes: &[usize]| indexes.iter().copied().max_by_key(|&index| (times[index].ended, usize::MAX - index));
+        let time = |slot: u32| &times[graph.rank(slot) as usize];
+        let lateness = |slot: &u32| (time(*slot).ended_ns, Reverse(*slot));
         let mut path = Vec::new();
-        let mut at = latest(&order);
-        while let Some(index) = at {
-            path.push(index);
-            at = latest(&graph.nodes[index].needs);
+        let mut at = graph.order.iter().copied().filter(|&slot| time(slot).began()).max_by_key(lateness);
+        while let Some(slot) = at {
+            path.push(time(slot).span(graph.id(slot)));
+            at = graph.needs.of(slot).iter().copied().max_by_key(lateness);
         }
         path.reverse();
-        Self { spans: order.into_iter().map(span).collect(), critical_path: path.into_iter().map(span).collect() }
+        Self { spans: Vec::with_capacity(times.len()), critical_path: path }
+    }
+
+    /// Adds a step, if it began.
+    pub(crate) fn add(&mut self, step: &StepId, time: &StepTime) {
+        if time.began() {
+            self.spans.push(time.span(step));
+        }
     }
 }
 

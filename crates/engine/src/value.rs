@@ -1,8 +1,8 @@
 //! Values that travel from step to step.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::marker::PhantomData;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A value of unknown type.
 pub(crate) type Value = Arc<dyn Any + Send + Sync>;
@@ -33,21 +33,65 @@ impl<T> std::fmt::Debug for Handle<T> {
 
 /// What has been given so far.
 pub(crate) struct Outputs {
-    given: Vec<OnceLock<Value>>,
+    /// One lock for all: a run is one task, and a lock for each would take more room than the values.
+    given: Mutex<Given>,
+    nothing: Value,
 }
+
+struct Given {
+    /// By slot, where its value stands, counted from one; zero as long as there is none. Small, so that all stay at hand.
+    places: Vec<u32>,
+    /// In the order in which they were given; the first stands for all that are nothing.
+    values: Vec<Value>,
+}
+
+/// The place of `()`, which is what most steps give.
+const NOTHING: u32 = 1;
 
 impl Outputs {
     pub(crate) fn new(count: usize) -> Self {
-        Self { given: (0..count).map(|_| OnceLock::new()).collect() }
+        let nothing: Value = Arc::new(());
+        Self { given: Mutex::new(Given { places: vec![0; count], values: vec![nothing.clone()] }), nothing }
     }
 
-    pub(crate) fn give(&self, index: usize, value: Value) {
+    /// What a step gives, as a value.
+    pub(crate) fn value<T: Send + Sync + 'static>(&self, output: T) -> Value {
+        if TypeId::of::<T>() == TypeId::of::<()>() { self.nothing.clone() } else { Arc::new(output) }
+    }
+
+    pub(crate) fn give(&self, slot: u32, value: Value) {
+        let Given { places, values } = &mut *self.given();
+        let place = &mut places[slot as usize];
         // A step ends once; were it to end twice, the first value is the one others may have seen.
-        let _ = self.given[index].set(value);
+        if *place == 0 {
+            *place = if value.is::<()>() {
+                NOTHING
+            } else {
+                values.push(value);
+                values.len() as u32
+            };
+        }
     }
 
+    /// Whether a step has given something.
+    pub(crate) fn is_given(&self, slot: u32) -> bool {
+        self.given().places[slot as usize] != 0
+    }
+
+    /// What is needed, if all of it has been given.
+    pub(crate) fn fetch<N: Needs>(&self, needs: &N) -> Option<N::Values> {
+        needs.fetch(&Fetch(&self.given()))
+    }
+
+    fn given(&self) -> MutexGuard<'_, Given> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Given {
     fn get<T: Send + Sync + 'static>(&self, handle: &Handle<T>) -> Option<Arc<T>> {
-        self.given.get(handle.index)?.get()?.clone().downcast().ok()
+        let place = self.places.get(handle.index)?.checked_sub(1)?;
+        self.values.get(place as usize)?.clone().downcast().ok()
     }
 }
 
@@ -63,7 +107,7 @@ pub trait Need {
 
 /// Where needs are fetched from.
 #[doc(hidden)]
-pub struct Fetch<'a>(pub(crate) &'a Outputs);
+pub struct Fetch<'a>(&'a Given);
 
 impl<T: Send + Sync + 'static> Need for Handle<T> {
     type Value = Arc<T>;

@@ -14,7 +14,7 @@ use castle_proxmox::client::{Client, Privileges};
 use castle_proxmox::model::{ErrorClass, Form, Needs, Refusal, missing, requirements};
 use castle_seams::Dial;
 use castle_spec::{Castle, Node};
-use futures_util::future::{join, join5, join_all};
+use futures_util::future::{join, join_all, join5};
 
 use crate::placement::place;
 use crate::site::Site;
@@ -126,8 +126,20 @@ pub struct Case<'c> {
 
 /// What is looked at, in order.
 const CHECKS: [&str; 14] = [
-    "reachable", "certificate", "token", "version", "quorum", "hosts", "privileges", "storage", "linked-clones", "bridge",
-    "placement", "vmids", "pool", "addresses",
+    "reachable",
+    "certificate",
+    "token",
+    "version",
+    "quorum",
+    "hosts",
+    "privileges",
+    "storage",
+    "linked-clones",
+    "bridge",
+    "placement",
+    "vmids",
+    "pool",
+    "addresses",
 ];
 
 /// The findings of which nobody knows because of what was found last: all checks that come after `check`.

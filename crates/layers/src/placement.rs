@@ -130,7 +130,7 @@ pub fn place(site: &Site, survey: &Survey, nodes: &[Node]) -> Result<Vec<Placed>
         match best {
             Some((host, room)) => {
                 room.take(node);
-                placed.push(Placed { host: host.to_string(), why });
+                placed.push(Placed { host: (*host).clone(), why });
             }
             None => {
                 let lacks = |(name, room): &(&String, Room)| Some(format!("{name} {}", room.lacks(node)?));

@@ -194,7 +194,11 @@ async fn commands(args: &DoctorArgs, kept: &Kept, site: &Site, printer: &mut Pri
     let name = kept.castle.castle.as_str();
     let mut lines = pveum(&needs(site), asked.unwrap_or(Release { major: 9, minor: 0 }), USER, name);
     if asked.is_none() {
-        lines.insert(0, "# Proxmox was not asked which release it is: for the older one, castle doctor --pveum --release 8".to_owned());
+        lines.insert(
+            0,
+            "# Proxmox was not asked which release it is: for the older one, castle doctor --pveum --release 8"
+                .to_owned(),
+        );
     }
     if printer.is_json() {
         printer.result(&json!({"verb": "doctor", "castle": name, "result": "shown", "commands": lines}));

@@ -84,8 +84,7 @@ fn state(report: &Report, name: &str, is_there: bool) -> (String, bool) {
         _ if !is_there => ("absent".to_owned(), false),
         (Some(Outcome::Done { .. }), Some(Outcome::Done { .. })) => ("running".to_owned(), true),
         (Some(Outcome::Done { .. }), Some(Outcome::Planned { .. })) => ("stopped".to_owned(), false),
-        (Some(Outcome::Done { .. }), Some(other)) => (told(other), false),
-        (Some(other), _) => (told(other), false),
+        (Some(Outcome::Done { .. }), Some(other)) | (Some(other), _) => (told(other), false),
         (None, _) => ("cannot be told".to_owned(), false),
     }
 }

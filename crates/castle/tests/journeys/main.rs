@@ -19,4 +19,5 @@ mod git;
 mod keeping;
 mod new;
 mod problems;
+mod raising;
 mod world;

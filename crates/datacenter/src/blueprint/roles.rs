@@ -28,7 +28,7 @@ pub(super) const LEAST: &[&str] = &[
 ];
 
 /// Every privilege of both generations.
-pub(crate) const ALL: &[&str] = &[
+const ALL: &[&str] = &[
     "Datastore.Allocate",
     "Datastore.AllocateSpace",
     "Datastore.AllocateTemplate",

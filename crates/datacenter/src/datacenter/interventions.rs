@@ -184,6 +184,8 @@ impl crate::world::World {
         }
         if stranger.running {
             self.power_on(stranger.vmid);
+            // It has been up for long.
+            self.machines.come_up(stranger.vmid);
         }
         config::apply(self, stranger.vmid, false);
     }

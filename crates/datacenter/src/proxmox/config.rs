@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::disks::{self, Plan, Workbench};
 use super::drive::{Drive, is_drive};
-use super::{Done, Outcome, Refusal, Request, api, options, pending, rights};
+use super::{Done, Outcome, Refusal, Request, options, pending, rights};
 use crate::world::World;
 use crate::world::guest::{Guest, Pending};
 use crate::world::locks::LockName;
@@ -37,6 +37,8 @@ struct Change {
     set: BTreeMap<String, String>,
     plans: Vec<Plan>,
     digest: Option<String>,
+    /// Whether a lock in the configuration is looked past.
+    skips_lock: bool,
     /// Whether volumes that are taken out are freed, and not kept as unused.
     force: bool,
 }
@@ -84,6 +86,7 @@ fn judge(world: &mut World, request: &Request) -> Result<Change, Refusal> {
         set: BTreeMap::new(),
         plans: Vec::new(),
         digest: request.text("digest").map(str::to_owned),
+        skips_lock: request.flag("skiplock"),
         force: request.flag("force"),
     };
     for (key, value) in given {
@@ -131,13 +134,7 @@ fn is_known(world: &World, key: &str) -> bool {
     if rights::is_numbered(key, "unused") || ["lock", "meta", "vmgenid"].contains(&key) {
         return true;
     }
-    let found = api::find(world.version, "PUT", "/nodes/n/qemu/100/config");
-    found.is_some_and(|(operation, _)| {
-        let fits = |field: &api::Field| {
-            field.name == key || (field.highest_index.is_some() && rights::is_numbered(key, field.name))
-        };
-        !options::NOT_OPTIONS.contains(&key) && operation.parameters(world.version).any(fits)
-    })
+    !options::NOT_OPTIONS.contains(&key) && options::field(world.version, key).is_some()
 }
 
 pub(super) fn set(world: &mut World, request: &Request) -> Outcome {
@@ -188,16 +185,18 @@ fn check_under_lock(world: &World, change: &Change) -> Result<(), Refusal> {
     if change.digest.as_ref().is_some_and(|digest| *digest != guest.digest()) {
         return Err("checksum mismatch (file change by other user?)".to_owned().into());
     }
-    guest.check_lock()?;
+    if !change.skips_lock {
+        guest.check_lock()?;
+    }
+    world.check_writable(&change.host, change.vmid)?;
     let wanted = guest.wanted();
     let is_there = |key: &str| {
         (wanted.contains_key(key) || change.set.contains_key(key) || change.plans.iter().any(|plan| plan.key == key))
             && !change.delete.iter().any(|deleted| deleted == key)
     };
-    if let Some(order) = change.set.get("boot").and_then(|boot| boot.strip_prefix("order=")) {
-        if let Some(missing) = order.split(';').find(|key| !key.is_empty() && !is_there(key)) {
-            return Err(format!("invalid bootorder: device '{missing}' does not exist'").into());
-        }
+    let order = change.set.get("boot").and_then(|boot| boot.strip_prefix("order=")).unwrap_or_default();
+    if let Some(missing) = order.split(';').find(|key| !key.is_empty() && !is_there(key)) {
+        return Err(format!("invalid bootorder: device '{missing}' does not exist'").into());
     }
     let number = |key: &str| {
         let text = change.set.get(key).or_else(|| wanted.get(key))?;

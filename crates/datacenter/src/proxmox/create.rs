@@ -102,7 +102,7 @@ pub(super) fn create(world: &mut World, request: &Request) -> Outcome {
         join_pool(world, vmid, pool.as_deref());
         if is_started {
             world.say(task, "Execute autostart");
-            let script = power::start_script(world, &host, vmid);
+            let script = power::start_script(world, &host, vmid, false);
             world.begin(&host, "qmstart", &vmid.to_string(), &user, script);
         }
         Ok(Script::new())

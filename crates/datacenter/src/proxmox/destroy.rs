@@ -38,6 +38,7 @@ pub(super) fn destroy(world: &mut World, request: &Request) -> Outcome {
         if !skips_lock {
             guest.check_lock()?;
         }
+        world.check_writable(&host, vmid)?;
         check_bases(world, guest)?;
         let mut volumes = own_volumes(world, guest);
         if takes_unreferenced {

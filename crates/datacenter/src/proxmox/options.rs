@@ -72,17 +72,20 @@ pub(super) fn new_uuid(world: &mut World, vmid: u32) -> String {
     format!("{}-{}-4{}-{variant}{rest}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[20..32])
 }
 
+/// What is known of an option of this name.
+pub(super) fn field(version: Version, key: &str) -> Option<&'static api::Field> {
+    let operation = api::operations(version).find(|operation| operation.call == api::Call::SetConfig)?;
+    operation
+        .parameters(version)
+        .find(|field| field.name == key || (field.highest_index.is_some() && is_numbered(key, field.name)))
+}
+
 /// An option as JSON: numbers where the vendor's type is a number, text otherwise.
 pub(super) fn told(version: Version, key: &str, value: &str) -> Value {
     if key == "lock" || key == "digest" {
         return json!(value);
     }
-    let field = api::find(version, "PUT", "/nodes/n/qemu/100/config").and_then(|(operation, _)| {
-        let is_called =
-            |field: &&api::Field| field.name == key || (field.highest_index.is_some() && is_numbered(key, field.name));
-        operation.parameters(version).find(is_called)
-    });
-    match field.map(|field| field.kind) {
+    match field(version, key).map(|field| field.kind) {
         Some(Kind::Whole | Kind::Flag) => value.parse::<i64>().map_or_else(|_| json!(value), |number| json!(number)),
         _ => json!(value),
     }

@@ -68,6 +68,9 @@ pub(super) fn set(world: &mut World, request: &Request) -> Outcome {
         let words = request.text(key).unwrap_or_default().split([',', ';', ' ', '\0']);
         words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
     };
+    if !world.has_quorum {
+        return Err("cfs-lock 'file-user_cfg' error: no quorum!".to_owned().into());
+    }
     let is_removed = request.flag("delete");
     let guests: Vec<u32> = list("vms").iter().filter_map(|vmid| vmid.parse().ok()).collect();
     let storages = list("storage");

@@ -33,16 +33,18 @@ fn begin(world: &mut World, request: &Request, kind: &str, script: Script) -> Ou
 pub(super) fn start(world: &mut World, request: &Request) -> Outcome {
     check_skiplock(request)?;
     world.check_quorum()?;
-    let script = start_script(world, &request.host, request.vmid());
+    let script = start_script(world, &request.host, request.vmid(), request.flag("skiplock"));
     begin(world, request, "qmstart", script)
 }
 
 /// The steps that start a guest.
-pub(super) fn start_script(world: &World, host: &str, vmid: u32) -> Script {
+pub(super) fn start_script(world: &World, host: &str, vmid: u32, skips_lock: bool) -> Script {
     let (host, span) = (host.to_owned(), world.latencies.start);
     locked(vmid).then(move |world, _| {
         let guest = world.guest(&host, vmid)?;
-        guest.check_lock()?;
+        if !skips_lock {
+            guest.check_lock()?;
+        }
         if guest.is_template() {
             return Err("you can't start a vm if it's a template".to_owned());
         }
@@ -91,9 +93,12 @@ pub(super) fn stop(world: &mut World, request: &Request) -> Outcome {
             }
         }
     }
+    let skips_lock = request.flag("skiplock");
     let script = locked(vmid).then(move |world, _| {
         let guest = world.guest(&host, vmid)?;
-        guest.check_lock()?;
+        if !skips_lock {
+            guest.check_lock()?;
+        }
         if !guest.is_running() {
             return Ok(Script::new());
         }
@@ -111,9 +116,12 @@ pub(super) fn shutdown(world: &mut World, request: &Request) -> Outcome {
     let timeout = request.params.number("timeout").and_then(|seconds| u64::try_from(seconds).ok());
     let timeout = timeout.map_or(SHUTDOWN, Duration::from_secs);
     let (host, vmid, is_forced) = (request.host.clone(), request.vmid(), request.flag("forceStop"));
+    let skips_lock = request.flag("skiplock");
     let script = locked(vmid).then(move |world, _| {
         let guest = world.guest(&host, vmid)?;
-        guest.check_lock()?;
+        if !skips_lock {
+            guest.check_lock()?;
+        }
         if !guest.is_running() {
             return Ok(Script::new());
         }

@@ -9,6 +9,7 @@ use crate::world::tasks::Script;
 fn check(world: &World, host: &str, vmid: u32) -> Result<(), String> {
     let guest = world.guest(host, vmid)?;
     guest.check_lock()?;
+    world.check_writable(host, vmid)?;
     if guest.is_template() {
         return Err("you can't convert a template to a template".to_owned());
     }

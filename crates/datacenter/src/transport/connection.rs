@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use castle_seams::Clock;
 use futures_util::future::{Either, select};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
@@ -23,6 +24,7 @@ use super::form;
 use crate::datacenter::Datacenter;
 use crate::proxmox::{self, Raw};
 use crate::witness::{Asked, Reply, witnessed};
+use crate::world::World;
 
 /// Header lines that are too many.
 const HEADERS: usize = 64;
@@ -37,14 +39,16 @@ const REQUESTS: u64 = 100;
 /// How long the outer of the two servers waits for the inner.
 const PROXY_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Serves one connection to its end.
+/// Serves one connection to its end. `clock` tells how long it is idle: the datacenter's own, or that of the machine where
+/// the other end lives in real time.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     datacenter: Datacenter,
     host: String,
     stream: S,
+    clock: Arc<dyn Clock>,
 ) {
-    let line =
-        Arc::new(Line { datacenter: datacenter.clone(), host, served: AtomicU64::new(0), busy: Mutex::default() });
+    let (served, busy) = (AtomicU64::new(0), Mutex::default());
+    let line = Arc::new(Line { datacenter, host, served, clock: clock.clone(), busy });
     line.touch(false);
     let service = service_fn(|request| {
         let line = line.clone();
@@ -58,7 +62,6 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut builder = http1::Builder::new();
     builder.auto_date_header(false).max_headers(2 * HEADERS);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let clock = datacenter.shared.clock.clone();
     loop {
         let wait = line.time_left(clock.monotonic());
         match select(connection.as_mut(), clock.sleep(wait)).await {
@@ -81,6 +84,7 @@ struct Line {
     datacenter: Datacenter,
     host: String,
     served: AtomicU64,
+    clock: Arc<dyn Clock>,
     /// Whether a request is being answered, and since when that is so.
     busy: Mutex<(bool, Duration)>,
 }
@@ -94,8 +98,7 @@ fn dropped() -> Dropped {
 
 impl Line {
     fn touch(&self, is_busy: bool) {
-        let now = self.datacenter.shared.clock.monotonic();
-        *self.busy.lock().unwrap_or_else(PoisonError::into_inner) = (is_busy, now);
+        *self.busy.lock().unwrap_or_else(PoisonError::into_inner) = (is_busy, self.clock.monotonic());
     }
 
     /// How long it may still be idle.
@@ -144,12 +147,33 @@ impl Line {
         };
         let mut handle = || proxmox::answer(&mut self.datacenter.world(), &self.host, &raw, has_waited);
         let mut reply = witnessed(&self.datacenter.witnesses(), &asked, &mut handle).ok_or_else(dropped)?;
+        let awaited = proxmox::awaited(&self.datacenter.world(), &raw, &reply);
+        if let Some((upid, patience)) = awaited {
+            reply = self.wait_for_task(&upid, patience, reply).await;
+        }
         if reply.delay > PROXY_PATIENCE {
             // What takes this long has its effect, but nobody waits for it.
             reply = Reply { delay: PROXY_PATIENCE, ..Reply::failure(596, "Connection timed out") };
         }
         reply.delay += latency - latency / 2;
         Ok(reply)
+    }
+
+    /// Waits for a task that the client would rather see finished; gives `reply` if it takes too long.
+    async fn wait_for_task(&self, upid: &str, patience: Duration, reply: Reply) -> Reply {
+        let clock = &self.datacenter.shared.clock;
+        let end = clock.monotonic() + patience;
+        loop {
+            let wait = {
+                let (world, now) = (self.datacenter.world(), clock.monotonic());
+                match world.tasks.find(upid).and_then(|(_, record)| record.exit.clone()) {
+                    Some(exit) => return proxmox::finished(&exit, upid),
+                    None if now >= end => return reply,
+                    None => until_next(&world, now, end - now),
+                }
+            };
+            clock.sleep(wait).await;
+        }
     }
 
     /// Waits until the lock is free that the request needs, or as long as the vendor does. Says whether it was in vain.
@@ -168,13 +192,17 @@ impl Line {
                 if left.is_zero() {
                     return true;
                 }
-                let next = world.events.next().unwrap_or(now + left).saturating_sub(now);
-                // An event that is due this very moment is taken by the next look.
-                left.min(next.max(Duration::from_millis(1)))
+                until_next(&world, now, left)
             };
             clock.sleep(wait).await;
         }
     }
+}
+
+/// How long nothing can change, at most `limit`. An event that is due this very moment is taken by the next look.
+fn until_next(world: &World, now: Duration, limit: Duration) -> Duration {
+    let next = world.events.next().map_or(limit, |next| next.saturating_sub(now));
+    limit.min(next.max(Duration::from_millis(1)))
 }
 
 /// Reads a request, or refuses it as the vendor does before looking at what it asks for.

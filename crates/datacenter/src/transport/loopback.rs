@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use castle_seams::SystemClock;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sha2::{Digest, Sha256};
@@ -86,7 +87,8 @@ async fn listen(
                 tokio::spawn(async move {
                     let conversation = async {
                         if let Ok(stream) = acceptor.accept(stream).await {
-                            connection::serve(datacenter, host, stream).await;
+                            // Whatever time the datacenter has, its clients live in real time.
+                            connection::serve(datacenter, host, stream, Arc::new(SystemClock::new())).await;
                         }
                     };
                     tokio::select! {

@@ -32,7 +32,7 @@ impl Dial for Pipes {
             let host = host.name.clone();
             drop(world);
             let (near, far) = tokio::io::duplex(PIPE);
-            tokio::spawn(connection::serve(self.datacenter.clone(), host, far));
+            tokio::spawn(connection::serve(self.datacenter.clone(), host, far, self.datacenter.shared.clock.clone()));
             Ok(Box::new(near) as Box<dyn ByteStream>)
         })
     }

@@ -84,7 +84,8 @@ impl Locks {
         }
         let mut granted = Vec::new();
         while let Some(next) = lock.waiting.front() {
-            if !granted.is_empty() && !(next.shared && lock.shared) {
+            let goes_along = next.shared && lock.shared;
+            if !granted.is_empty() && !goes_along {
                 break;
             }
             lock.shared = next.shared;

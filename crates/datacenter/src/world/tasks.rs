@@ -157,6 +157,7 @@ struct Running {
 pub(crate) struct Tasks {
     count: TaskId,
     records: BTreeMap<TaskId, TaskRecord>,
+    by_name: BTreeMap<String, TaskId>,
     running: BTreeMap<TaskId, Running>,
     fates: BTreeMap<String, VecDeque<Ending>>,
 }
@@ -167,7 +168,8 @@ impl Tasks {
     }
 
     pub(crate) fn find(&self, upid: &str) -> Option<(TaskId, &TaskRecord)> {
-        self.records.iter().find(|(_, record)| record.upid == upid).map(|(id, record)| (*id, record))
+        let id = *self.by_name.get(upid)?;
+        self.records.get(&id).map(|record| (id, record))
     }
 
     pub(crate) fn plan_ending(&mut self, kind: &str, ending: Ending) {
@@ -197,6 +199,7 @@ impl World {
         };
         let fate = self.tasks.fates.get_mut(kind).and_then(VecDeque::pop_front);
         let running = Running { script: script.steps, undo: Vec::new(), prefix: String::new(), warnings: 0, fate };
+        self.tasks.by_name.insert(upid.clone(), task);
         self.tasks.records.insert(task, record);
         self.tasks.running.insert(task, running);
         self.events.plan(self.now, Event::Resume(task));

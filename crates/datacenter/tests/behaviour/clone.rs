@@ -265,6 +265,20 @@ fn a_killed_clone_leaves_its_placeholder_which_no_token_can_clear() {
 }
 
 #[test]
+fn the_administrator_can_clear_a_lock() {
+    within(quick(), async |mut site| {
+        site.datacenter.set_lock(101, Some("clone"));
+        site.log_in_as_root().await;
+        let path = "/nodes/pve/qemu/101/config";
+        assert_eq!(site.ask("PUT", path, &[("delete", "lock")]).await.line(), "500 VM is locked (clone)");
+        site.put(path, &[("delete", "lock"), ("skiplock", "1")]).await;
+        assert_eq!(site.datacenter.look().guests[&101].lock, None);
+        site.datacenter.set_lock(101, Some("clone"));
+        assert_eq!(site.run("DELETE", "/nodes/pve/qemu/101", &[("skiplock", "1")]).await, "OK");
+    });
+}
+
+#[test]
 fn a_clone_to_another_host_needs_shared_storage() {
     let mut blueprint = Blueprint::embedded(&["pve".to_owned(), "two".to_owned()]).with_latencies(Latencies::none());
     blueprint.storages.push(Storage::new("ceph", StorageKind::Rbd, &["images"], 100 * GIB));

@@ -157,6 +157,29 @@ fn a_task_does_it_too() {
     });
 }
 
+/// Goal: a client that waits a little is spared the task. Method: one that ends in time, one that fails, one that takes longer.
+#[test]
+fn a_task_that_is_soon_over_is_not_told_of() {
+    let latencies = Latencies {
+        config: Span::new(2.0, 2.0),
+        full_copy: Span::new(60.0, 60.0),
+        rest: Span::new(0.0, 0.0),
+        ..Latencies::default()
+    };
+    within(quick().with_latencies(latencies), async |site| {
+        let path = "/nodes/pve/qemu/101/config";
+        let begun = site.clock.monotonic();
+        assert_eq!(site.post(path, &[("cores", "4"), ("background_delay", "10")]).await, Value::Null);
+        assert_eq!(site.clock.monotonic() - begun, Duration::from_secs(2));
+        let failed = site.ask("POST", path, &[("boot", "order=ide0"), ("background_delay", "10")]).await;
+        assert_eq!(failed.line(), "500 failed to update VM 101: invalid bootorder: device 'ide0' does not exist'");
+        site.datacenter.add_volume("pve", "local:import/x.qcow2", "import", 1 << 30);
+        let disk = ("scsi1", "local-lvm:0,import-from=local:import/x.qcow2");
+        let upid = site.post(path, &[disk, ("background_delay", "10")]).await;
+        assert_eq!(site.end_of(&upid).await, "OK");
+    });
+}
+
 #[test]
 fn a_disk_moves_to_another_storage() {
     let mut blueprint = quick();

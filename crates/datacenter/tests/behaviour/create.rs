@@ -117,6 +117,11 @@ fn without_a_quorum_nothing_is_made() {
         ] {
             assert_eq!(site.ask("POST", path, body).await.line(), "500 cluster not ready - no quorum?");
         }
+        let refused = site.ask("PUT", "/nodes/pve/qemu/101/config", &[("cores", "2")]).await;
+        assert!(refused.reason.ends_with("Permission denied"), "{refused:?}");
+        assert!(site.run("DELETE", "/nodes/pve/qemu/101", &[]).await.ends_with("Permission denied"));
+        site.datacenter.set_quorum(true);
+        assert_eq!(site.run("DELETE", "/nodes/pve/qemu/101", &[]).await, "OK");
     });
 }
 

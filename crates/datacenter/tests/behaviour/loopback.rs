@@ -49,7 +49,7 @@ async fn it_listens_with_a_certificate_of_its_own() {
     }
     assert!(datacenter.look().guests[&101].running);
 
-    let strange = client(&serving.address.to_string(), &"00:".repeat(32).trim_end_matches(':').to_owned());
+    let strange = client(&serving.address.to_string(), "00:".repeat(32).trim_end_matches(':'));
     assert!(matches!(ask(&strange, Method::GET, "/version").await, Err(Failure::Untrusted(_))));
     serving.stop();
     let mut rounds = 0;

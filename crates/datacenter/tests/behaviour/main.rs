@@ -1,4 +1,5 @@
 //! The datacenter as a client sees it: real HTTP over pipes in memory, in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
 
 mod access;
 mod agent;
@@ -13,6 +14,7 @@ mod loopback;
 mod power;
 mod site;
 mod storage;
+mod swarm;
 mod tasks;
 mod transport;
 mod weather;

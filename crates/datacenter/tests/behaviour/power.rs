@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use castle_datacenter::Latencies;
 use castle_datacenter::blueprint::Span;
+use castle_datacenter::{Blueprint, Latencies};
 use castle_seams::Clock;
 
 use crate::site::{both, quick, within};
@@ -66,6 +66,25 @@ fn a_guest_goes_down_by_itself_once_it_is_up() {
         assert_eq!(site.run("POST", &path(101, "start"), &[]).await, "OK");
         let forced = site.run("POST", &path(101, "shutdown"), &[("timeout", "3"), ("forceStop", "1")]).await;
         assert_eq!((forced.as_str(), site.datacenter.look().guests[&101].running), ("OK", false));
+    });
+}
+
+#[test]
+fn a_guest_moves_with_its_disks_but_not_while_it_runs() {
+    let blueprint = Blueprint::embedded(&["pve".to_owned(), "two".to_owned()]).with_latencies(Latencies::none());
+    within(blueprint, async |mut site| {
+        site.log_in_as_root().await;
+        let to = async |vmid: u32, more: &[(&str, &str)]| {
+            let given = [&[("target", "two")], more].concat();
+            site.ask("POST", &format!("/nodes/pve/qemu/{vmid}/migrate"), &given).await
+        };
+        assert_eq!(to(100, &[]).await.line(), "500 can't migrate running VM without --online");
+        let refused = site.end_of(&to(100, &[("online", "1")]).await.body["data"]).await;
+        let why = "can't live migrate attached local disks without with-local-disks option";
+        assert_eq!(refused, format!("migration aborted: {why}"));
+        assert_eq!(site.end_of(&to(101, &[]).await.body["data"]).await, "OK");
+        assert_eq!(site.run("POST", "/nodes/two/qemu/101/status/start", &[]).await, "OK");
+        assert_eq!(site.datacenter.effects()["migrate 101"], 1);
     });
 }
 

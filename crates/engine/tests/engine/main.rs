@@ -4,6 +4,7 @@
 mod contract;
 mod journal;
 mod lease;
+mod planning;
 mod running;
 mod scheduling;
 mod seeds;

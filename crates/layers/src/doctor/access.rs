@@ -32,7 +32,10 @@ pub(super) fn admission(answer: Result<Release, Refusal>) -> (Vec<Finding>, Opti
         }
         ErrorClass::Unreadable => {
             let evidence = format!("something answers, and it is not Proxmox: {sentence}");
-            vec![Finding::wrong("reachable", "", evidence).next("is platform.proxmox.endpoint right? Its port is 8006 as a rule")]
+            vec![
+                Finding::wrong("reachable", "", evidence)
+                    .next("is platform.proxmox.endpoint right? Its port is 8006 as a rule"),
+            ]
         }
         _ => {
             let next = "is the host up, and platform.proxmox.endpoint right? refused: nothing listens there; no answer: a firewall, or \
@@ -46,11 +49,19 @@ pub(super) fn admission(answer: Result<Release, Refusal>) -> (Vec<Finding>, Opti
 pub(super) fn version(release: Release) -> Finding {
     let subject = format!("Proxmox VE {release}");
     if release < OLDEST {
-        return Finding::wrong("version", subject, format!("castle needs {OLDEST}: older ones do not take disk images by download"))
-            .next("upgrade Proxmox");
+        return Finding::wrong(
+            "version",
+            subject,
+            format!("castle needs {OLDEST}: older ones do not take disk images by download"),
+        )
+        .next("upgrade Proxmox");
     }
     if release.major > NEWEST {
-        return Finding::warning("version", subject, format!("castle was never tried on anything newer than {NEWEST}.x"));
+        return Finding::warning(
+            "version",
+            subject,
+            format!("castle was never tried on anything newer than {NEWEST}.x"),
+        );
     }
     Finding::well("version", subject, "castle knows it")
 }
@@ -59,8 +70,10 @@ pub(super) fn quorum(answer: Result<Option<bool>, Refusal>) -> Finding {
     match answer {
         Ok(Some(true)) => Finding::well("quorum", "", "enough hosts are there"),
         Ok(None) => Finding::well("quorum", "", "a single host needs none"),
-        Ok(Some(false)) => Finding::wrong("quorum", "", "too few hosts of the cluster are there: nothing can be changed")
-            .next("bring the other hosts back: pvecm status"),
+        Ok(Some(false)) => {
+            Finding::wrong("quorum", "", "too few hosts of the cluster are there: nothing can be changed")
+                .next("bring the other hosts back: pvecm status")
+        }
         Err(refusal) => Finding::refused("quorum", "", &refusal),
     }
 }
@@ -82,4 +95,49 @@ pub(super) fn privileges(all: &[Requirement], lacks: &[Requirement]) -> Vec<Find
         finding.next("castle doctor --pveum prints the commands that grant it")
     };
     lacks.iter().map(finding).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    fn last(class: ErrorClass) -> Finding {
+        let refusal = Refusal { class, subject: "the version".into(), sentence: "so it is".into(), changes: false };
+        let (mut findings, release) = admission(Err(refusal));
+        assert_eq!(release, None);
+        let last = findings.pop().expect("something is found");
+        assert!(findings.iter().all(|finding| finding.verdict == Verdict::Well), "{findings:?}");
+        last
+    }
+
+    #[test]
+    fn each_way_of_not_being_let_in_is_told_apart() {
+        for (class, check) in [
+            (ErrorClass::Unreachable, "reachable"),
+            (ErrorClass::Unknown, "reachable"),
+            (ErrorClass::Unreadable, "reachable"),
+            (ErrorClass::Untrusted, "certificate"),
+            (ErrorClass::Unauthenticated, "token"),
+        ] {
+            let finding = last(class);
+            assert_eq!((finding.check, finding.verdict), (check, Verdict::Wrong), "{class:?}");
+            assert!(finding.evidence.contains("so it is") && !finding.next.is_empty(), "{finding:?}");
+        }
+        assert!(last(ErrorClass::Untrusted).next.contains("pvenode cert info"));
+    }
+
+    #[test]
+    fn releases_are_judged() {
+        for (major, minor, verdict) in [
+            (7, 4, Verdict::Wrong),
+            (8, 3, Verdict::Wrong),
+            (8, 4, Verdict::Well),
+            (9, 0, Verdict::Well),
+            (9, 9, Verdict::Well),
+            (10, 0, Verdict::Warning),
+        ] {
+            assert_eq!(version(Release { major, minor }).verdict, verdict, "{major}.{minor}");
+        }
+    }
 }

@@ -21,7 +21,8 @@ const AT_ONCE: usize = 64;
 pub(super) async fn probe(case: Case<'_>, guests: &Guests) -> Vec<Finding> {
     let Case { client, castle, nodes, dial, .. } = case;
     let absent = nodes.iter().filter(|node| !guests.contains_key(&node.vmid.0));
-    let mut addresses: Vec<(IpAddr, &str)> = absent.map(|node| (node.address.value, node.name.value.as_str())).collect();
+    let mut addresses: Vec<(IpAddr, &str)> =
+        absent.map(|node| (node.address.value, node.name.value.as_str())).collect();
     // Where a node stands, the castle itself may answer there.
     if let (Some(vip), true) = (&castle.network.vip, addresses.len() == nodes.len()) {
         addresses.push((vip.value, "network.vip"));
@@ -51,7 +52,9 @@ async fn answer(dial: &dyn Dial, clock: &dyn Clock, target: Target) -> Option<St
     let port = target.port;
     match select(dial.dial(&target), clock.sleep(PATIENCE)).await {
         Either::Left((Ok(_), _)) => Some(format!("port {port} answers")),
-        Either::Left((Err(error), _)) if error.kind == DialErrorKind::Refused => Some(format!("port {port} is refused")),
+        Either::Left((Err(error), _)) if error.kind == DialErrorKind::Refused => {
+            Some(format!("port {port} is refused"))
+        }
         _ => None,
     }
 }

@@ -30,7 +30,9 @@ pub(super) async fn vmids(case: Case<'_>, guests: &Guests, is_lacking: &dyn Fn(&
     let mut budget = LOOKS;
     if let Some(first) = shown.first() {
         budget -= 1;
-        let is_ours = |config: &Config| matches!(Mark::owner(case.identity, config.description()), Owner::Ours(_) | Owner::Earlier(_));
+        let is_ours = |config: &Config| {
+            matches!(Mark::owner(case.identity, config.description()), Owner::Ours(_) | Owner::Earlier(_))
+        };
         if !matches!(look(first).await, Ok(Some(config)) if is_ours(&config)) {
             suspects.extend(shown);
             suspects.sort_by_key(|guest| guest.vmid);
@@ -113,12 +115,14 @@ fn judge(
             Some(in_the_way(evidence).next("castle down removes it with all others"))
         }
         (Owner::Earlier(mark), _) => {
-            let evidence = format!("is `{}` of an earlier life of this castle (the {}.)", mark.name, mark.castle.generation);
+            let evidence =
+                format!("is `{}` of an earlier life of this castle (the {}.)", mark.name, mark.castle.generation);
             Some(in_the_way(evidence).next("castle wipe removes what is left of earlier lives"))
         }
         (Owner::Other(mark), _) => {
             let Mark { castle, name, .. } = mark;
-            let evidence = format!("belongs to another castle: it is `{name}` of {} (lineage {})", castle.name, castle.lineage);
+            let evidence =
+                format!("belongs to another castle: it is `{name}` of {} (lineage {})", castle.name, castle.lineage);
             Some(in_the_way(evidence).next(OTHER_NUMBERS))
         }
         (Owner::Stranger, _) => {

@@ -52,8 +52,11 @@ pub(super) fn bridges(
             Ok(bridges) => {
                 let others = names(bridges.iter().map(String::as_str));
                 findings.push(
-                    Finding::wrong("bridge", subject, format!("there is no such bridge; that host has {others}"))
-                        .next(format!("add it ({host} > System > Network), or correct platform.proxmox.bridge in castle.yaml")),
+                    Finding::wrong("bridge", subject, format!("there is no such bridge; that host has {others}")).next(
+                        format!(
+                            "add it ({host} > System > Network), or correct platform.proxmox.bridge in castle.yaml"
+                        ),
+                    ),
                 );
             }
             Err(refusal) => findings.push(Finding::refused("bridge", subject, refusal)),

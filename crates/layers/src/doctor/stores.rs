@@ -102,16 +102,23 @@ fn judge(purpose: &Purpose<'_>, host: &str, storages: &[Storage], hidden: bool, 
         }
         let others = names(storages.iter().map(|storage| storage.name.as_str()));
         let evidence = format!("there is no such storage; that host has {others}");
-        return Some(Finding::wrong("storage", subject, evidence).next(format!("correct platform.proxmox.storage.{key} in castle.yaml")));
+        return Some(
+            Finding::wrong("storage", subject, evidence)
+                .next(format!("correct platform.proxmox.storage.{key} in castle.yaml")),
+        );
     };
     if !storage.is_active {
-        return Some(Finding::wrong("storage", subject, "is there, but not active").next(format!("on {host}: pvesm status")));
+        return Some(
+            Finding::wrong("storage", subject, "is there, but not active").next(format!("on {host}: pvesm status")),
+        );
     }
     if !storage.content.contains(*content) {
         let is: Vec<&str> = storage.content.iter().map(String::as_str).collect();
         let evidence = format!("does not take `{content}`; it takes {}", names(is.iter().copied()));
         let wanted = is.iter().copied().chain([*content]).collect::<Vec<_>>().join(",");
-        return Some(Finding::wrong("storage", subject, evidence).next(format!("as root: pvesm set {name} --content {wanted}")));
+        return Some(
+            Finding::wrong("storage", subject, evidence).next(format!("as root: pvesm set {name} --content {wanted}")),
+        );
     }
     let (free, total) = (storage.free?, storage.total?);
     let image = if load.needs_image { IMAGE_BYTES } else { 0 };
@@ -126,7 +133,10 @@ fn judge(purpose: &Purpose<'_>, host: &str, storages: &[Storage], hidden: bool, 
     }
     if *is_for_disks && load.disks > total {
         let evidence = format!("the disks may grow to {}, and it has {} in all", size(load.disks), size(total));
-        return Some(Finding::warning("storage", subject, evidence).next("watch it as it fills, or give the nodes smaller disks"));
+        return Some(
+            Finding::warning("storage", subject, evidence)
+                .next("watch it as it fills, or give the nodes smaller disks"),
+        );
     }
     None
 }
@@ -140,6 +150,10 @@ pub(super) fn linked_clones(site: &Site, survey: &Survey) -> Vec<Finding> {
     if storage.can_link() {
         return vec![Finding::well("linked-clones", name, format!("{} makes them", storage.kind))];
     }
-    let evidence = format!("{} cannot: every node is a full copy of the image, which takes longer and more room", storage.kind);
-    vec![Finding::warning("linked-clones", name, evidence).next("a thin pool, ZFS or Ceph for the disks would do it in a second")]
+    let evidence =
+        format!("{} cannot: every node is a full copy of the image, which takes longer and more room", storage.kind);
+    vec![
+        Finding::warning("linked-clones", name, evidence)
+            .next("a thin pool, ZFS or Ceph for the disks would do it in a second"),
+    ]
 }

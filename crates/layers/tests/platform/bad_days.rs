@@ -133,8 +133,8 @@ fn an_answer_that_is_not_json_and_one_of_50_mb_are_refused() {
     }
     in_virtual_time(async |clock| {
         let huge = json!({"data": ["x".repeat(50 << 20)]});
-        let odd = Reply { body: Some(json!("<html>a proxy</html>")), ..Reply::data(json!(null)) };
-        for reply in [odd, Reply { body: Some(huge), ..Reply::data(json!(null)) }, Reply::data(json!({"no": "list"}))] {
+        let odd = Reply { body: Some(json!("<html>a proxy</html>")), ..Reply::data(&json!(null)) };
+        for reply in [odd, Reply { body: Some(huge), ..Reply::data(&json!(null)) }, Reply::data(&json!({"no": "list"}))] {
             let room = Room::plain(&small(), clock);
             room.datacenter.watch(Arc::new(Odd(reply)));
             let refusal = room.client().guests().await.unwrap_err();

@@ -48,7 +48,7 @@ fn on_hosts_without_shared_storage_each_has_its_own_image() {
 #[test]
 fn the_file_decides_and_a_host_that_is_down_carries_nothing() {
     in_virtual_time(async |clock| {
-        let pinned = file(3, 0, THREE) .replace("storage: none", "storage: none") 
+        let pinned = file(3, 0, THREE)
             .replace("nodes:\n  controlPlanes", "nodes:\n  overrides: {blue-cp-1: {host: pve3}}\n  controlPlanes");
         let room = three(clock, &pinned);
         room.datacenter.host_down("pve2");

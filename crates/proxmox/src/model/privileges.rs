@@ -10,6 +10,8 @@ use crate::client::Privileges;
 
 /// The place of all guests.
 const ALL_GUESTS: &str = "/vms";
+/// What it takes to give a guest tags.
+const TAGS: &str = "VM.Config.Options";
 /// The zone of bridges that are no virtual networks.
 const LOCAL_ZONE: &str = "localnetwork";
 
@@ -119,7 +121,7 @@ const GUESTS: [(&str, &str); 12] = [
     ("VM.Config.HWType", "machine type, disk controller and serial console"),
     ("VM.Config.Memory", "memory"),
     ("VM.Config.Network", "the network device"),
-    ("VM.Config.Options", "name, tags and mark"),
+    (TAGS, "name, tags and mark"),
     ("VM.PowerMgmt", "to start guests and to stop them"),
 ];
 
@@ -132,16 +134,21 @@ pub fn requirements(needs: &Needs, release: Release) -> Vec<Requirement> {
         ..Requirement::new(path, privilege, reason)
     };
     let home = pool.as_deref().unwrap_or(ALL_GUESTS);
-    let mut all: Vec<Requirement> = GUESTS.map(|(privilege, reason)| guests(home, privilege, reason)).into();
+    // The tags of a guest that is being made are checked before it is in its pool, so they take the right to all guests; that one
+    // covers the guests of the pool too.
+    let place = |privilege| if privilege == TAGS { ALL_GUESTS } else { home };
+    let mut all: Vec<Requirement> =
+        GUESTS.map(|(privilege, reason)| guests(place(privilege), privilege, reason)).into();
     if needs.agent {
-        let (privilege, instead): (_, &[&str]) =
-            if release.major < 9 { ("VM.Monitor", &[]) } else { ("VM.GuestAgent.Audit", &["VM.GuestAgent.Unrestricted"]) };
+        let (privilege, instead): (_, &[&str]) = if release.major < 9 {
+            ("VM.Monitor", &[])
+        } else {
+            ("VM.GuestAgent.Audit", &["VM.GuestAgent.Unrestricted"])
+        };
         all.push(Requirement { instead, ..guests(home, privilege, "to ask the guest agent").optional() });
     }
     if let Some(pool) = &pool {
         all.push(Requirement::new(pool, "Pool.Audit", "to see the pool"));
-        let reason = "the tags of an image that is being made: they are checked here, and not in its pool";
-        all.push(guests(ALL_GUESTS, "VM.Config.Options", reason));
     }
     all.extend(storage_requirements(needs));
     for host in &needs.hosts {
@@ -169,7 +176,10 @@ fn storage_requirements(needs: &Needs) -> Vec<Requirement> {
     if images != disks {
         all.push(seen(&images, "to find the download of the image"));
     }
-    all.push(Requirement::new(&images, "Datastore.Allocate", "to remove the download once it has become an image").optional());
+    all.push(
+        Requirement::new(&images, "Datastore.Allocate", "to remove the download once it has become an image")
+            .optional(),
+    );
     let iso = needs.iso.as_deref().map(path);
     if let Some(iso) = iso.filter(|iso| *iso != disks && *iso != images) {
         all.push(seen(&iso, "the CD image"));
@@ -195,38 +205,54 @@ pub fn pveum(needs: &Needs, release: Release, user: &str, castle: &str) -> Vec<S
     for Requirement { path, privilege, .. } in &all {
         match roles.iter_mut().find(|(other, ..)| other == path) {
             Some((_, _, privileges)) => drop(privileges.insert(privilege)),
-            None => roles.push((path.clone(), format!("castle-{castle}-{}", role_of(needs, path)), [*privilege].into())),
+            None => {
+                roles.push((path.clone(), format!("castle-{castle}-{}", role_of(needs, path)), [*privilege].into()))
+            }
         }
     }
     let mut lines = vec![
-        format!("# What the castle `{castle}` needs of Proxmox VE {}, and nothing else. As root, on any one host.", release.major),
+        format!(
+            "# What the castle `{castle}` needs of Proxmox VE {}, and nothing else. As root, on any one host.",
+            release.major
+        ),
         "# Run it again whenever you like: of what exists already pveum says so, and goes on.".to_owned(),
     ];
     if let Some(pool) = &needs.pool {
         lines.push(format!("pveum pool add {pool}"));
-        lines.push(format!("# On {ALL_GUESTS}, beside the pool: tags of a new guest are checked there, before it is in its pool."));
+        lines.push(format!(
+            "# On {ALL_GUESTS}, beside the pool: {TAGS}, for tags of a new guest are checked before it is in its pool."
+        ));
     } else {
         lines.push(format!("# On {ALL_GUESTS}, which is every guest: rights to a single VMID go when its guest is removed, and castle could"));
-        lines.push("# never raise again what it took down. Name a `pool` in castle.yaml, and they are for the pool alone.".to_owned());
+        lines.push(
+            "# never raise again what it took down. Name a `pool` in castle.yaml, and they are for the pool alone."
+                .to_owned(),
+        );
     }
     if needs.zone.is_none() {
         lines.push(format!("# If {} is a virtual network, write its zone in place of {LOCAL_ZONE}.", needs.bridge));
     }
-    let optional: BTreeSet<(&str, &str)> = all.iter().filter(|it| it.optional).map(|it| (it.privilege, it.reason)).collect();
+    let optional: BTreeSet<(&str, &str)> =
+        all.iter().filter(|it| it.optional).map(|it| (it.privilege, it.reason)).collect();
     lines.extend(optional.into_iter().map(|(privilege, reason)| format!("# Can be left out: {privilege} ({reason}).")));
-    let distinct: BTreeMap<&str, &BTreeSet<&str>> = roles.iter().map(|(_, role, privileges)| (role.as_str(), privileges)).collect();
+    let distinct: BTreeMap<&str, &BTreeSet<&str>> =
+        roles.iter().map(|(_, role, privileges)| (role.as_str(), privileges)).collect();
     for (role, privileges) in distinct {
         let privileges: Vec<&str> = privileges.iter().copied().collect();
         lines.push(format!("pveum role add {role}"));
         lines.push(format!("pveum role modify {role} --privs '{}'", privileges.join(" ")));
     }
     lines.push(format!("pveum user add {user}"));
-    lines.push("# Shows the secret once: keep it where `token` in castle.yaml says, as USER@REALM!NAME=SECRET.".to_owned());
+    lines.push(
+        "# Shows the secret once: keep it where `token` in castle.yaml says, as USER@REALM!NAME=SECRET.".to_owned(),
+    );
     lines.push(format!("pveum user token add {user} {token} --privsep 1"));
     lines.push("# A token may what both it and its user may, so both are named.".to_owned());
     for (path, role, _) in &roles {
         let below = u8::from(path == ALL_GUESTS);
-        lines.push(format!("pveum acl modify {path} --users {user} --tokens '{user}!{token}' --roles {role} --propagate {below}"));
+        lines.push(format!(
+            "pveum acl modify {path} --users {user} --tokens '{user}!{token}' --roles {role} --propagate {below}"
+        ));
     }
     lines
 }

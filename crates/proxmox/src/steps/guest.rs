@@ -258,6 +258,10 @@ impl Step for MakeGuest {
         })
     }
 
+    fn expect(&self, needs: &Self::Needs, sight: &Sight, _: &Change) -> Option<Standing> {
+        Some(self.output(needs, sight))
+    }
+
     fn output(&self, _: &Self::Needs, sight: &Sight) -> Standing {
         match sight {
             Sight::AsWanted(standing) => standing.clone(),

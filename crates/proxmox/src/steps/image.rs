@@ -260,6 +260,12 @@ impl Step for MakeImage {
         })
     }
 
+    fn expect(&self, (): &(), found: &Found, _: &Change) -> Option<Option<Template>> {
+        let Image { host, can_link, slots, .. } = &self.image;
+        let vmid = found.here.map(|(vmid, _)| vmid).or(found.free).unwrap_or(slots[0]);
+        Some(Some(Template { vmid, host: host.clone(), can_link: *can_link }))
+    }
+
     fn output(&self, (): &(), found: &Found) -> Option<Template> {
         let Image { host, can_link, .. } = &self.image;
         let (vmid, _) = found.here?;

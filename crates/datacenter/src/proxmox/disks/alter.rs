@@ -39,6 +39,7 @@ pub(in crate::proxmox) fn resize(world: &mut World, request: &Request) -> Outcom
         let guest = world.guest(&host, vmid)?;
         check_digest(guest, digest.as_deref())?;
         guest.check_lock()?;
+        world.check_writable(&host, vmid)?;
         let disk = disk_of(guest, &key)?;
         let volume =
             world.stores.get(&host, &disk.file).ok_or_else(|| format!("volume '{}' does not exist", disk.file))?;

@@ -89,15 +89,28 @@ fn tags_of_new_guests_are_not_covered_by_their_pool() {
 
 #[test]
 fn places_follow_the_castle() {
-    let paths = |needs: &Needs| -> BTreeSet<String> { requirements(needs, NINE).into_iter().map(|it| it.path).collect() };
+    let paths =
+        |needs: &Needs| -> BTreeSet<String> { requirements(needs, NINE).into_iter().map(|it| it.path).collect() };
     let tagged = Needs { vlan: Some(30), iso: Some("local".into()), images: "local-lvm".into(), ..needs(None) };
-    let expected = ["/", "/nodes/pve1", "/nodes/pve2", "/sdn/zones/localnetwork/vmbr0/30", "/storage/local", "/storage/local-lvm", "/vms"];
+    let expected = [
+        "/",
+        "/nodes/pve1",
+        "/nodes/pve2",
+        "/sdn/zones/localnetwork/vmbr0/30",
+        "/storage/local",
+        "/storage/local-lvm",
+        "/vms",
+    ];
     assert_eq!(paths(&tagged).into_iter().collect::<Vec<_>>(), expected);
     let zone = Needs { zone: Some("fabric".into()), ..needs(None) };
     assert!(paths(&zone).contains("/sdn/zones/fabric/vmbr0"));
     let one_storage = Needs { images: "local-lvm".into(), iso: None, ..needs(None) };
     let words: Vec<&str> = storage_requirements(&one_storage).iter().map(|it| it.privilege).collect();
-    assert_eq!(words, ["Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Allocate"], "what sees is there already");
+    assert_eq!(
+        words,
+        ["Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Allocate"],
+        "what sees is there already"
+    );
 }
 
 #[test]
@@ -111,7 +124,8 @@ fn what_is_asked_for_exists_in_its_release() {
     for (file, release) in [("pve-api-schema.json", NINE), ("pve-api-schema-8.json", EIGHT)] {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();
         let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let known: BTreeSet<&str> = schema["_privileges"].as_array().unwrap().iter().filter_map(|it| it.as_str()).collect();
+        let known: BTreeSet<&str> =
+            schema["_privileges"].as_array().unwrap().iter().filter_map(|it| it.as_str()).collect();
         for pool in [None, Some("blue")] {
             for requirement in requirements(&needs(pool), release) {
                 assert!(known.contains(requirement.privilege), "{file}: {}", requirement.privilege);
@@ -137,7 +151,7 @@ fn the_commands_give_just_what_is_needed() {
     # What the castle `blue` needs of Proxmox VE 9, and nothing else. As root, on any one host.
     # Run it again whenever you like: of what exists already pveum says so, and goes on.
     pveum pool add blue
-    # On /vms, beside the pool: tags of a new guest are checked there, before it is in its pool.
+    # On /vms, beside the pool: VM.Config.Options, for tags of a new guest are checked before it is in its pool.
     # If vmbr0 is a virtual network, write its zone in place of localnetwork.
     # Can be left out: Datastore.Allocate (to remove the download once it has become an image).
     # Can be left out: Sys.Audit (free memory, so that nodes go where they fit).
@@ -148,7 +162,7 @@ fn the_commands_give_just_what_is_needed() {
     pveum role add castle-blue-disks
     pveum role modify castle-blue-disks --privs 'Datastore.AllocateSpace'
     pveum role add castle-blue-guests
-    pveum role modify castle-blue-guests --privs 'Pool.Audit VM.Allocate VM.Audit VM.Clone VM.Config.CDROM VM.Config.CPU VM.Config.Cloudinit VM.Config.Disk VM.Config.HWType VM.Config.Memory VM.Config.Network VM.Config.Options VM.GuestAgent.Audit VM.PowerMgmt'
+    pveum role modify castle-blue-guests --privs 'Pool.Audit VM.Allocate VM.Audit VM.Clone VM.Config.CDROM VM.Config.CPU VM.Config.Cloudinit VM.Config.Disk VM.Config.HWType VM.Config.Memory VM.Config.Network VM.GuestAgent.Audit VM.PowerMgmt'
     pveum role add castle-blue-hosts
     pveum role modify castle-blue-hosts --privs 'Sys.AccessNetwork Sys.Audit'
     pveum role add castle-blue-images

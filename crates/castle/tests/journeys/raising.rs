@@ -1,0 +1,259 @@
+//! Castles raised and taken down by real processes on the embedded datacenter: killed, interrupted, at odds with each other.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::world::{Ran, World};
+
+const BLUE: &str = "castle: blue
+platform: embedded
+talos: {version: v1.13.9}
+kubernetes: {version: v1.36.3}
+network: {cidr: 127.42.0.0/24, gateway: 127.42.0.1, nameservers: [127.42.0.1], vip: 127.42.0.10}
+nodes:
+  controlPlanes: {count: 1, firstAddress: 127.42.0.11, cores: 4, memory: 4GiB, disk: 32GiB}
+  workers: {count: 2, firstAddress: 127.42.0.21, cores: 4, memory: 8GiB, disk: 32GiB, dataDisk: 100GiB}
+storage: none
+";
+
+/// A machine with a datacenter of its own that ends with the test.
+struct Room {
+    world: World,
+    datacenter: Child,
+    address: String,
+    fingerprint: String,
+}
+
+impl Room {
+    fn new(speed: u32) -> Self {
+        let world = World::with_castle(BLUE);
+        let mut datacenter = Command::new(env!("CARGO_BIN_EXE_castle"))
+            .args(["datacenter", "--json", "--listen", "127.0.0.1:0", "--speed", &speed.to_string()])
+            .env_clear()
+            .env("HOME", world.path(""))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(datacenter.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap();
+        let text = |key: &str| told[key].as_str().unwrap().to_owned();
+        Self { address: text("address"), fingerprint: text("fingerprint"), world, datacenter }
+    }
+
+    fn castle(&self, args: &[&str]) -> Ran {
+        self.world.castle(args)
+    }
+
+    /// The castle's nodes as they are now.
+    fn states(&self) -> Vec<String> {
+        let status = self.castle(&["status", "--deep", "--json"]);
+        let nodes = status.result()["nodes"].as_array().unwrap_or_else(|| panic!("{}", status.transcript())).clone();
+        nodes.iter().map(|node| node["state"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn start(&self, args: &[&str]) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_castle"));
+        command.args(args).env_clear().env("HOME", self.world.path("")).current_dir(self.world.path(""));
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let _ = self.datacenter.kill();
+        let _ = self.datacenter.wait();
+    }
+}
+
+/// What varies from run to run, taken out.
+fn steady(text: &str) -> String {
+    let line = |line: &str| match line.split_once(" s  platform/") {
+        Some((_, step)) => format!("  ... s  platform/{step}"),
+        None => {
+            let words = line.split(' ').map(|word| if word.parse::<f64>().is_ok() && word.contains('.') { "..." } else { word });
+            words.collect::<Vec<_>>().join(" ")
+        }
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn from_nothing_to_machines_and_back() {
+    let room = Room::new(400);
+    let plan = room.castle(&["plan"]);
+    insta::assert_snapshot!("plan_of_nothing", plan.transcript());
+    assert_eq!(room.castle(&["plan", "--exit-code"]).code, Some(2));
+
+    let up = room.castle(&["up", "--json"]);
+    assert_eq!(up.code, Some(0), "{}", up.transcript());
+    let result = up.result();
+    assert_eq!((&result["result"], &result["steps"]["failed"]), (&"raised".into(), &0.into()));
+    assert_eq!(result["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!(room.states(), ["running"; 3]);
+    insta::assert_snapshot!("status_of_a_castle", room.castle(&["status"]).transcript());
+
+    let again = room.castle(&["up"]);
+    assert!(again.stdout.contains("unchanged in ") && again.code == Some(0), "{}", again.transcript());
+    insta::assert_snapshot!("plan_of_a_castle", room.castle(&["plan", "--deep"]).transcript());
+    assert_eq!(room.castle(&["plan", "--exit-code"]).code, Some(0));
+    let remembered = room.castle(&["state", "show", "--json"]).result();
+    assert!(remembered.to_string().contains("blue-worker-2"), "{remembered}");
+
+    let asked = room.castle(&["down"]);
+    assert_eq!(asked.code, Some(3), "without a terminal it needs --yes: {}", asked.transcript());
+    let down = room.castle(&["down", "--yes"]);
+    insta::assert_snapshot!("down", steady(&down.transcript()));
+    assert_eq!(room.states(), ["absent"; 3]);
+    let twice = room.castle(&["down", "--yes", "--json"]).result();
+    assert_eq!((&twice["result"], twice["gone"].as_array().unwrap().len()), (&"gone".into(), 0));
+}
+
+#[test]
+fn killed_again_and_again_it_comes_to_the_same() {
+    let room = Room::new(40);
+    let mut kills = 0;
+    // Each time a little later: after so many of the events that it tells.
+    for events in (1..).step_by(4).take(40) {
+        let mut up = room.start(&["up", "--json"]);
+        let lines = BufReader::new(up.stdout.take().unwrap()).lines();
+        let told = lines.map(Result::unwrap).take_while(|line| !line.contains("\"verb\"")).take(events).count();
+        up.kill().unwrap();
+        up.wait().unwrap();
+        if told < events {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 3, "it was killed only {kills} times");
+    let up = room.castle(&["up"]);
+    assert_eq!(up.code, Some(0), "{}", up.transcript());
+    assert_eq!(room.states(), ["running"; 3]);
+    assert_eq!(room.castle(&["up", "--json"]).result()["result"], "unchanged");
+    // No orphan, no duplicate: what goes is what the file names, and the image.
+    let down = room.castle(&["down", "--yes", "--json"]).result();
+    assert_eq!(down["gone"].as_array().unwrap().len(), 4, "{down}");
+    assert_eq!(down["leftovers"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn interrupted_it_says_what_remains_and_goes_on() {
+    let room = Room::new(20);
+    let mut up = room.start(&["up"]);
+    let mut lines = BufReader::new(up.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("download")));
+    let kill = Command::new("kill").args(["-INT", &up.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(up.wait().unwrap().code(), Some(130), "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("steps remain")), "{rest:?}");
+    assert_eq!(room.castle(&["up"]).code, Some(0));
+}
+
+#[test]
+fn a_lost_state_is_found_again_by_the_marks() {
+    let room = Room::new(400);
+    assert_eq!(room.castle(&["up"]).code, Some(0));
+    let state = room.world.path(".local/state/castle/blue");
+    std::fs::remove_dir_all(&state).unwrap();
+    let up = room.castle(&["up"]);
+    assert!(up.stdout.contains("its marks say") && up.stdout.contains("unchanged"), "{}", up.transcript());
+    assert_eq!(room.castle(&["up", "--json"]).result()["result"], "unchanged");
+    // What is changed after that is changed under an epoch of its own.
+    let larger = BLUE.replace("cores: 4, memory: 8GiB", "cores: 6, memory: 8GiB");
+    room.world.write("castle.yaml", larger);
+    let up = room.castle(&["up"]);
+    assert_eq!(up.code, Some(0), "{}", up.transcript());
+    std::fs::remove_dir_all(&state).unwrap();
+    assert_eq!(room.castle(&["down", "--yes", "--json"]).result()["gone"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn another_castle_on_the_same_numbers_is_refused_before_anything_is_done() {
+    let room = Room::new(400);
+    assert_eq!(room.castle(&["up"]).code, Some(0));
+    room.world.write("green/castle.yaml", BLUE.replace("castle: blue", "castle: green"));
+    let refused = room.castle(&["up", "green"]);
+    insta::assert_snapshot!("another_castle", refused.transcript());
+    assert_eq!(room.states(), ["running"; 3]);
+    let plan = room.castle(&["plan", "green", "--json"]);
+    assert_eq!((plan.code, &plan.result()["result"]), (Some(3), &"refused".into()));
+    let wipe = room.castle(&["wipe", "green", "--force-range", "--confirm", "green"]);
+    assert!(wipe.stdout.contains("left alone: VM 1000") && wipe.code == Some(0), "{}", wipe.transcript());
+    assert_eq!(room.states(), ["running"; 3], "another castle's guests are never wiped");
+}
+
+#[test]
+fn only_one_works_at_a_time() {
+    let room = Room::new(20);
+    let mut first = room.start(&["up"]);
+    let mut lines = BufReader::new(first.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("download")));
+    let second = room.castle(&["up"]);
+    assert_eq!(second.code, Some(3), "{}", second.transcript());
+    assert!(second.stderr.contains("another castle on this machine works on blue"), "{}", second.stderr);
+    let rest: Vec<String> = lines.collect();
+    assert!(first.wait().unwrap().success(), "{rest:?}");
+}
+
+#[test]
+fn a_real_proxmox_is_reached_the_same_way() {
+    let room = Room::new(400);
+    let real = |more: &str| {
+        let platform = format!(
+            "platform:\n  proxmox:\n    endpoint: {}\n    {more}\n    token: file:token\n    nodes: [pve]\n    vmids: 421-450\n",
+            room.address
+        );
+        BLUE.replace("platform: embedded\n", &platform)
+    };
+    let pinned = format!("fingerprint: \"{}\"", room.fingerprint);
+    let refused = |castle: String, token: &str| {
+        room.world.write("real/castle.yaml", castle);
+        room.world.write("real/token", token);
+        let ran = room.castle(&["plan", "real"]);
+        assert_eq!(ran.code, Some(1), "{}", ran.transcript());
+        ran.stderr.replace(&room.address[8..], "ADDRESS").replace(&room.fingerprint, "FINGERPRINT")
+    };
+    let token = "castle@pve!embedded=ca571e00-0000-4000-8000-000000000000";
+    let wrong_fingerprint = format!("fingerprint: \"{}\"", ["AA"; 32].join(":"));
+    let transcripts = [
+        ("no trust", refused(real("# none"), token)),
+        ("wrong fingerprint", refused(real(&wrong_fingerprint), token)),
+        ("wrong token", refused(real(&pinned), "castle@pve!embedded=00000000-0000-4000-8000-00000000dead")),
+        ("no token", refused(real(&pinned), "root")),
+        ("nobody there", refused(real(&pinned).replace(&room.address, "https://127.0.0.1:1"), token)),
+        ("no such host", refused(real(&pinned).replace("nodes: [pve]", "nodes: [pve9]"), token)),
+    ];
+    let all: Vec<String> = transcripts.iter().map(|(what, said)| format!("# {what}\n{said}")).collect();
+    insta::assert_snapshot!("bad_access", all.join("\n"));
+    assert!(!all.join("").contains("dead"), "the token is not repeated");
+
+    // It needs an identity of one's own for the state, which the embedded platform makes by itself.
+    room.world.write("real/castle.yaml", real(&pinned));
+    room.world.write("real/token", token);
+    let without = room.castle(&["up", "real"]);
+    assert!(without.code == Some(1) && without.stderr.contains("age-keygen"), "{}", without.transcript());
+    use age::secrecy::ExposeSecret;
+    let identity = age::x25519::Identity::generate().to_string();
+    room.world.write(".config/sops/age/keys.txt", identity.expose_secret());
+    let up = room.castle(&["up", "real"]);
+    assert_eq!(up.code, Some(0), "{}", up.transcript());
+    assert_eq!(room.castle(&["down", "real", "--yes"]).code, Some(0));
+}
+
+#[test]
+fn the_datacenter_is_found_started_and_stopped() {
+    let world = World::with_castle(BLUE);
+    assert!(world.castle(&["datacenter", "status"]).stdout.contains("does not run"));
+    let plan = world.castle(&["plan"]);
+    assert!(plan.stdout.contains("Started the embedded datacenter"), "{}", plan.transcript());
+    assert!(world.castle(&["datacenter", "status"]).stdout.contains("serves Proxmox VE 9.2"));
+    let second = world.castle(&["datacenter"]);
+    assert_eq!(second.code, Some(3), "{}", second.transcript());
+    assert!(world.castle(&["datacenter", "stop"]).stdout.contains("has ended"));
+    assert!(world.castle(&["datacenter", "stop"]).stdout.contains("does not run"));
+    let outside = world.castle(&["datacenter", "--listen", "0.0.0.0:0"]);
+    assert_eq!(outside.code, Some(4), "{}", outside.transcript());
+}
