@@ -1,7 +1,7 @@
 //! The README's commands, run exactly as written by a new user: an empty home, and a fresh copy of the sources.
 //!
 //! A `sh` block is run and must succeed. In a `console` block, lines after `$ ` are run and what they print is compared with
-//! the lines below; `...` stands for anything. `console fails` is a block whose last command must not succeed.
+//! the lines below; `...` stands for any lines, or for the rest of one. `console fails` is a block whose last command must not succeed.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -140,14 +140,19 @@ fn home_folder(name: &str) -> std::ffi::OsString {
     std::env::home_dir().unwrap_or_default().join(name).into()
 }
 
-/// Whether `printed` is as expected, line by line; `...` stands for any lines.
+/// Whether `printed` is as expected, line by line; `...` stands for any lines, or for the rest of one.
 fn matches(expected: &str, printed: &str) -> bool {
     fn rest(expected: &[&str], printed: &[&str]) -> bool {
         match expected {
             [] => printed.is_empty(),
             ["...", later @ ..] => (0..=printed.len()).any(|skipped| rest(later, &printed[skipped..])),
             [line, later @ ..] => {
-                printed.first().is_some_and(|first| first.trim_end() == line.trim_end()) && rest(later, &printed[1..])
+                let line = line.trim_end();
+                let is_as_said = |first: &&str| match line.strip_suffix("...") {
+                    Some(begin) => first.starts_with(begin),
+                    None => first.trim_end() == line,
+                };
+                printed.first().is_some_and(is_as_said) && rest(later, &printed[1..])
             }
         }
     }
@@ -183,6 +188,7 @@ mod tests {
     fn dots_stand_for_anything() {
         assert!(matches("a\n...\nd\n", "a\nb\nc\nd\n"));
         assert!(matches("...\n", ""));
+        assert!(matches("at port ...\nb\n", "at port 8006\nb\n") && !matches("at port ...\n", "at 8006\n"));
         assert!(!matches("a\n", "b\n"));
         assert!(!matches("a\n...\nd\n", "a\nb\n"));
     }

@@ -213,6 +213,7 @@ pub fn conclude(
 /// What went wrong: said to people, and as objects for programs.
 pub(crate) fn problems(report: &Report, printer: &mut Printer) -> Vec<Value> {
     let mut problems = Vec::new();
+    let mut not_begun = 0;
     for (step, outcome) in report.ended(|outcome| !outcome.is_done()) {
         match outcome {
             Outcome::Failed { fault } => {
@@ -222,12 +223,17 @@ pub(crate) fn problems(report: &Report, printer: &mut Printer) -> Vec<Value> {
                 problems.push(json!({"severity": "error", "step": step.to_string(), "summary": summary, "hint": hint}));
             }
             Outcome::Skipped { because } => {
-                printer.complain_to_people(&format!("{step} was not begun: it needs {because}"));
+                not_begun += 1;
                 let summary = format!("not begun: it needs {because}");
                 problems.push(json!({"severity": "note", "step": step.to_string(), "summary": summary}));
             }
             _ => {}
         }
+    }
+    match not_begun {
+        0 => {}
+        1 => printer.complain_to_people("1 step that needs these was not begun"),
+        count => printer.complain_to_people(&format!("{count} steps that need these were not begun")),
     }
     problems
 }

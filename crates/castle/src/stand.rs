@@ -142,6 +142,14 @@ impl Stand {
     /// Looks at the site and says where each node goes.
     pub(crate) async fn lay_out(&self, ground: &Ground) -> Result<(Survey, Vec<Placed>), Trouble> {
         let survey = survey(ground, &self.site).await?;
+        let unknown: Vec<&String> = self.site.hosts.iter().filter(|host| !survey.hosts.contains_key(*host)).collect();
+        if let Some(unknown) = unknown.first() {
+            let there: Vec<&str> = survey.hosts.keys().map(String::as_str).collect();
+            return Err(Trouble::Failed(format!(
+                "there is no host {unknown}: Proxmox has {}\n  next: name hosts that are there in platform.proxmox.nodes",
+                there.join(", ")
+            )));
+        }
         let placed = place(&self.site, &survey, &self.kept.nodes).map_err(|crowded| {
             let lines: Vec<String> = crowded.iter().map(ToString::to_string).collect();
             Trouble::Failed(format!("{}\n  next: make room, or give the castle smaller nodes", lines.join("\n")))

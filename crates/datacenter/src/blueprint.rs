@@ -31,7 +31,7 @@ pub struct Blueprint {
     pub version: Version,
     /// The name of the cluster, told by more than one host.
     pub cluster: String,
-    /// The hosts, in the order of their ids.
+    /// The hosts.
     pub hosts: Vec<Host>,
     /// The storages.
     pub storages: Vec<Storage>,

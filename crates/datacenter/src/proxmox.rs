@@ -270,7 +270,7 @@ fn run(world: &mut World, call: Call, request: &Request) -> Outcome {
         Call::Nodes => nodes::list(world, request),
         Call::NodeStatus => nodes::status(world, request),
         Call::NodeNetwork => nodes::network(world, request),
-        Call::ClusterStatus => cluster::status(world),
+        Call::ClusterStatus => cluster::status(world, request),
         Call::Resources => cluster::resources(world, request),
         Call::NextId => cluster::next_id(world, request),
         Call::HaResources => Ok(json!([]).into()),

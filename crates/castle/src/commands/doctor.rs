@@ -206,3 +206,34 @@ async fn commands(args: &DoctorArgs, kept: &Kept, site: &Site, printer: &mut Pri
     }
     printer.data(&format!("{}\n", lines.join("\n")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_one_line_and_what_to_do_another() {
+        let wrong = Finding::wrong("pool", "blue", "there is no such pool").next("as root: pveum pool add blue");
+        let plain = |finding: &Finding| anstream::adapter::strip_str(&line(finding, 9)).to_string();
+        let expected = "WRONG  pool       blue: there is no such pool\n       next: as root: pveum pool add blue";
+        assert_eq!(plain(&wrong), expected);
+        assert_eq!(plain(&Finding::not_asked("hosts", "so")), "?      hosts      not asked: so");
+    }
+
+    #[test]
+    fn what_is_missing_before_proxmox_can_be_asked_is_a_finding() {
+        let text = include_str!("../../../../templates/proxmox.yaml").replace("PROJECT", "blue");
+        let site = Site::of(&castle_spec::read(text.as_bytes()).castle.unwrap());
+        for (why, wrong, unknown) in [
+            ("platform.proxmox.token: the environment has no PROXMOX_TOKEN", "token", 12),
+            ("platform.proxmox.ca: no such file", "certificate", 12),
+            ("the embedded datacenter could not be started: so", "reachable", 12),
+        ] {
+            let findings = unequipped(&site, true, why);
+            let of =
+                |verdict| findings.iter().filter(|it| it.verdict == verdict).map(|it| it.check).collect::<Vec<_>>();
+            assert_eq!((of(Verdict::Wrong), of(Verdict::Unknown).len()), (vec![wrong], unknown), "{why}");
+            assert_eq!(findings[0].check, "reachable", "in the usual order");
+        }
+    }
+}

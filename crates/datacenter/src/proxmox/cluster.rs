@@ -9,7 +9,7 @@ use crate::world::guest::Guest;
 /// The numbers that are given away when nobody says otherwise.
 const LOWEST: u32 = 100;
 
-pub(super) fn status(world: &World) -> Outcome {
+pub(super) fn status(world: &World, request: &Request) -> Outcome {
     let mut rows = Vec::new();
     if world.hosts.len() > 1 {
         rows.push(json!({
@@ -21,7 +21,7 @@ pub(super) fn status(world: &World) -> Outcome {
         rows.push(json!({
             "type": "node", "id": format!("node/{}", host.name), "name": host.name,
             "nodeid": if world.hosts.len() > 1 { at + 1 } else { 0 },
-            "online": u8::from(world.is_up(&host.name)), "local": u8::from(at == 0), "level": "",
+            "online": u8::from(world.is_up(&host.name)), "local": u8::from(host.name == request.host), "level": "",
             "ip": format!("192.168.1.{}", at + 2),
         }));
     }

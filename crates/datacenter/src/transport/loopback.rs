@@ -49,7 +49,7 @@ impl Serving {
 }
 
 impl Datacenter {
-    /// Listens at this address, as the first host, with a certificate of its own. Needs a tokio runtime with I/O.
+    /// Listens at this address, as the first host by name, with a certificate of its own. Needs a tokio runtime with I/O.
     ///
     /// # Errors
     ///

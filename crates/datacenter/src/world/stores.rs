@@ -254,11 +254,9 @@ impl Stores {
 
     /// Whether guests can share what is in this volume.
     pub(crate) fn can_link(&self, host: &str, volid: &str) -> bool {
-        let kind = split(volid).and_then(|(storage, _)| self.specs.get(storage)).map(|spec| spec.kind);
-        let is_base = self.get(host, volid).is_some() && stem(volid).starts_with("base-");
-        // `stem` leaves the storage's name in front where there is no folder.
-        let is_base = is_base || split(volid).is_some_and(|(_, name)| stem(name).starts_with("base-"));
-        is_base && kind.is_some_and(|kind| kind != StorageKind::Lvm)
+        let Some((storage, name)) = split(volid) else { return false };
+        let can_at_all = self.specs.get(storage).is_some_and(|spec| spec.kind != StorageKind::Lvm);
+        can_at_all && stem(name).starts_with("base-") && self.get(host, volid).is_some()
     }
 
     /// A volume that holds only what differs from this one.

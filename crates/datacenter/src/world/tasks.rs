@@ -61,7 +61,7 @@ impl Script {
         self
     }
 
-    /// Takes exactly this time, times the factor of the latencies being none of its business.
+    /// Takes exactly this time.
     pub(crate) fn waits(mut self, duration: Duration) -> Self {
         self.steps.push_back(Step::Pause(duration));
         self

@@ -185,6 +185,7 @@ pub(crate) fn quick() -> Blueprint {
 }
 
 /// Runs a test in a quick datacenter of each generation.
+#[expect(clippy::needless_pass_by_value, reason = "a closure reads better without a reference")]
 pub(crate) fn both(test: impl AsyncFn(&Site)) {
     for version in [Version::Eight, Version::Nine] {
         in_virtual_time(async |clock| test(&Site::new(quick().on(version), clock)).await);

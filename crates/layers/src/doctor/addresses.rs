@@ -32,11 +32,19 @@ pub(super) async fn probe(case: Case<'_>, guests: &Guests) -> Vec<Finding> {
     }
     let dials = addresses.iter().flat_map(|(address, _)| PORTS.map(|port| Target::new(&address.to_string(), port)));
     let answers = futures_util::stream::iter(dials).map(|target| answer(dial, client.clock(), target));
-    let answers: Vec<Option<String>> = answers.buffered(AT_ONCE).collect().await;
+    let answers: Vec<Option<Answer>> = answers.buffered(AT_ONCE).collect().await;
+    if addresses.len() > 1 && answers.iter().all(|answer| matches!(answer, Some(Answer::Refused(_)))) {
+        let evidence =
+            "every port of every address is refused alike, as by a firewall in between: nobody can tell from here";
+        return vec![Finding::unknown("addresses", "", evidence)];
+    }
     let taken = addresses.iter().zip(answers.chunks(PORTS.len())).filter_map(|((address, name), answers)| {
-        let evidence = answers.iter().flatten().next()?;
+        let evidence = match answers.iter().flatten().min()? {
+            Answer::Connected(port) => format!("somebody is there: port {port} answers"),
+            Answer::Refused(port) => format!("somebody is there: port {port} is refused"),
+        };
         Some(
-            Finding::wrong("addresses", format!("{address} ({name})"), format!("somebody is there: {evidence}"))
+            Finding::wrong("addresses", format!("{address} ({name})"), evidence)
                 .next("give the castle free addresses in castle.yaml, or switch that machine off"),
         )
     });
@@ -47,14 +55,17 @@ pub(super) async fn probe(case: Case<'_>, guests: &Guests) -> Vec<Finding> {
     findings
 }
 
-/// What tells that somebody is there, if anything does.
-async fn answer(dial: &dyn Dial, clock: &dyn Clock, target: Target) -> Option<String> {
-    let port = target.port;
+/// What tells that somebody is there, and at which port; the more telling first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Answer {
+    Connected(u16),
+    Refused(u16),
+}
+
+async fn answer(dial: &dyn Dial, clock: &dyn Clock, target: Target) -> Option<Answer> {
     match select(dial.dial(&target), clock.sleep(PATIENCE)).await {
-        Either::Left((Ok(_), _)) => Some(format!("port {port} answers")),
-        Either::Left((Err(error), _)) if error.kind == DialErrorKind::Refused => {
-            Some(format!("port {port} is refused"))
-        }
+        Either::Left((Ok(_), _)) => Some(Answer::Connected(target.port)),
+        Either::Left((Err(error), _)) if error.kind == DialErrorKind::Refused => Some(Answer::Refused(target.port)),
         _ => None,
     }
 }

@@ -76,3 +76,19 @@ fn addresses_that_somebody_has_are_named() {
         assert_eq!(findings, ["wrong addresses 10.0.1.2 (blue-cp-2): somebody is there: port 6443 is refused"]);
     });
 }
+
+#[test]
+fn a_firewall_that_refuses_everything_tells_nothing() {
+    in_virtual_time(async |clock| {
+        let practice = Practice::new(embedded(&["pve"]), &file(2, &[]), clock);
+        let addresses =
+            practice.nodes.iter().map(|node| node.address.value.to_string()).chain(["10.0.255.1".to_owned()]);
+        let targets = addresses.flat_map(|address| [50_000, 6443, 22].map(|port| Target::new(&address, port)));
+        let answers = targets.map(|target| (target, DialErrorKind::Refused)).collect();
+        let somebody = practice.datacenter.dial();
+        let street = Street { somebody, clock, answers, now: AtomicUsize::new(0), most: AtomicUsize::new(0) };
+        let findings = ill(&practice.examine_dialling(&street).await);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].starts_with("unknown addresses : every port of every address is refused"), "{findings:?}");
+    });
+}

@@ -37,8 +37,8 @@ impl Granted {
                     let privileges = line.split('\'').nth(1).unwrap().split(' ').map(str::to_owned).collect();
                     assert!(granted.roles.insert((*role).to_owned(), privileges).is_some(), "{role} is not there yet");
                 }
-                ["pveum", "user", "add", "castle@pve"] => {}
-                ["pveum", "user", "token", "add", "castle@pve", "blue", "--privsep", "1"] => {}
+                ["pveum", "user", "add", "castle@pve"]
+                | ["pveum", "user", "token", "add", "castle@pve", "blue", "--privsep", "1"] => {}
                 [
                     "pveum",
                     "acl",

@@ -142,7 +142,7 @@ impl From<Refusal> for Fault {
             ErrorClass::Unreadable => (Class::Final, "is that address really Proxmox?"),
             ErrorClass::Unreachable => (Class::RefusedBeforeEffect, "is the host up, and the address right? castle doctor"),
             ErrorClass::Untrusted => {
-                (Class::Final, "compare the fingerprint with the host's own: pvenode cert info")
+                (Class::Final, "on the host: pvenode cert info; if it is the right one, write its fingerprint into castle.yaml")
             }
             ErrorClass::Changed => (Class::RefusedBeforeEffect, ""),
             ErrorClass::NoQuorum => (Class::RetryableAfter(None), "bring the other hosts back: pvecm status"),

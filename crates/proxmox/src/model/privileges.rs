@@ -206,7 +206,7 @@ pub fn pveum(needs: &Needs, release: Release, user: &str, castle: &str) -> Vec<S
         match roles.iter_mut().find(|(other, ..)| other == path) {
             Some((_, _, privileges)) => drop(privileges.insert(privilege)),
             None => {
-                roles.push((path.clone(), format!("castle-{castle}-{}", role_of(needs, path)), [*privilege].into()))
+                roles.push((path.clone(), format!("castle-{castle}-{}", role_of(needs, path)), [*privilege].into()));
             }
         }
     }

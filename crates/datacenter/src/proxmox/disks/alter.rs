@@ -21,10 +21,10 @@ fn check_digest(guest: &Guest, digest: Option<&str>) -> Result<(), String> {
     }
 }
 
-/// The disk of a guest that can be worked on.
-fn disk_of(guest: &Guest, key: &str) -> Result<Drive, String> {
+/// The disk of a guest that can be resized or moved, as `verb` says.
+fn disk_of(guest: &Guest, key: &str, verb: &str) -> Result<Drive, String> {
     let drive = Drive::of(&guest.config, key).ok_or_else(|| format!("disk '{key}' does not exist"))?;
-    if drive.is_cdrom() { Err(format!("you can't resize a cdrom: '{key}'")) } else { Ok(drive) }
+    if drive.is_cdrom() { Err(format!("you can't {verb} a cdrom")) } else { Ok(drive) }
 }
 
 pub(in crate::proxmox) fn resize(world: &mut World, request: &Request) -> Outcome {
@@ -40,7 +40,7 @@ pub(in crate::proxmox) fn resize(world: &mut World, request: &Request) -> Outcom
         check_digest(guest, digest.as_deref())?;
         guest.check_lock()?;
         world.check_writable(&host, vmid)?;
-        let disk = disk_of(guest, &key)?;
+        let disk = disk_of(guest, &key, "resize")?;
         let volume =
             world.stores.get(&host, &disk.file).ok_or_else(|| format!("volume '{}' does not exist", disk.file))?;
         let number = drive::parse_size(size.trim_start_matches('+')).ok_or_else(|| format!("invalid size '{size}'"))?;
@@ -61,7 +61,7 @@ pub(in crate::proxmox) fn resize(world: &mut World, request: &Request) -> Outcom
 }
 
 fn grow(world: &mut World, host: &str, vmid: u32, key: &str, size: u64) -> Result<(), String> {
-    let disk = disk_of(world.guest(host, vmid)?, key)?;
+    let disk = disk_of(world.guest(host, vmid)?, key, "resize")?;
     world.stores.fault(&disk.file)?;
     let (storage, _) = split(&disk.file).ok_or_else(|| format!("unable to parse volume ID '{}'", disk.file))?;
     let place = world.stores.place(host, storage)?;
@@ -95,7 +95,7 @@ pub(in crate::proxmox) fn move_disk(world: &mut World, request: &Request) -> Out
     guest.check_lock()?;
     check_digest(guest, request.text("digest"))?;
     let key = request.text("disk").unwrap_or_default().to_owned();
-    let old = disk_of(guest, &key)?;
+    let old = disk_of(guest, &key, "move")?;
     let from = split(&old.file).map_or("", |(storage, _)| storage);
     if from == storage && request.text("format").is_none() {
         return Err(Refusal::parameter("storage", "you can't move to the same storage with same format"));

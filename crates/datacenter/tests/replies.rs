@@ -1,0 +1,135 @@
+//! What is answered has the shape that the vendor's description of the interface promises.
+#![allow(clippy::disallowed_methods, reason = "the description is on disk")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on should say so and stop")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, Latencies, Version};
+use castle_http::header::{AUTHORIZATION, HeaderValue};
+use castle_http::{Ask, Client, Endpoint, Method, Trust};
+use castle_seams::Clock;
+use castle_testkit::in_virtual_time;
+use serde_json::Value;
+
+/// The description of a generation; nothing where it is not at hand.
+fn description(version: Version) -> Option<Value> {
+    let name = if version == Version::Eight { "pve-api-schema-8.json" } else { "pve-api-schema.json" };
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
+    let Ok(text) = std::fs::read(&path) else {
+        assert!(std::env::var_os("CI").is_none(), "the vendor's description is missing: {}", path.display());
+        eprintln!("skipped: {} is not there", path.display());
+        return None;
+    };
+    Some(serde_json::from_slice(&text).unwrap())
+}
+
+/// What is wrong with a value, by its place.
+fn complaints(schema: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
+    let is_number = |value: &Value| value.is_number() || value.as_str().is_some_and(|text| text.parse::<f64>().is_ok());
+    let fits = match schema["type"].as_str() {
+        Some("null") => value.is_null(),
+        Some("array") => value.is_array(),
+        Some("object") => value.is_object(),
+        Some("boolean") => value.as_u64().is_some_and(|flag| flag <= 1) || value.is_boolean(),
+        Some("integer" | "number") => is_number(value),
+        Some("string") => value.is_string() || value.is_number(),
+        _ => true,
+    };
+    if !fits {
+        found.push(format!("{place}: {value} is no {}", schema["type"]));
+    }
+    if let Some(choices) = schema["enum"].as_array()
+        && !choices.contains(value)
+    {
+        found.push(format!("{place}: {value} is none of {choices:?}"));
+    }
+    if let (Some(properties), Some(members)) = (schema["properties"].as_object(), value.as_object()) {
+        for (name, property) in properties {
+            match members.get(name) {
+                Some(member) => complaints(property, member, &format!("{place}.{name}"), found),
+                None if property["optional"] != 1 && !name.contains('[') => {
+                    found.push(format!("{place}.{name} is missing"));
+                }
+                None => {}
+            }
+        }
+    }
+    if let Some(items) = value.as_array().filter(|_| schema["items"].is_object()) {
+        for (at, item) in items.iter().enumerate() {
+            complaints(&schema["items"], item, &format!("{place}[{at}]"), found);
+        }
+    }
+}
+
+/// Everything that can be read, and some of what can be done, with the path in the description.
+const ASKED: &[(&str, &str, &str)] = &[
+    ("GET", "/version", "/version"),
+    ("GET", "/access/permissions", "/access/permissions"),
+    ("GET", "/nodes", "/nodes"),
+    ("GET", "/nodes/{node}/status", "/nodes/pve/status"),
+    ("GET", "/nodes/{node}/network", "/nodes/pve/network"),
+    ("GET", "/cluster/status", "/cluster/status"),
+    ("GET", "/cluster/resources", "/cluster/resources"),
+    ("GET", "/cluster/nextid", "/cluster/nextid"),
+    ("GET", "/cluster/ha/resources", "/cluster/ha/resources"),
+    ("GET", "/storage", "/storage"),
+    ("GET", "/nodes/{node}/storage", "/nodes/pve/storage"),
+    ("GET", "/nodes/{node}/storage/{storage}/status", "/nodes/pve/storage/local-lvm/status"),
+    ("GET", "/nodes/{node}/storage/{storage}/content", "/nodes/pve/storage/local-lvm/content"),
+    (
+        "GET",
+        "/nodes/{node}/storage/{storage}/content/{volume}",
+        "/nodes/pve/storage/local-lvm/content/local-lvm:vm-100-disk-0",
+    ),
+    ("GET", "/nodes/{node}/qemu", "/nodes/pve/qemu"),
+    ("GET", "/nodes/{node}/qemu/{vmid}/config", "/nodes/pve/qemu/100/config"),
+    ("GET", "/nodes/{node}/qemu/{vmid}/pending", "/nodes/pve/qemu/100/pending"),
+    ("GET", "/nodes/{node}/qemu/{vmid}/status/current", "/nodes/pve/qemu/100/status/current"),
+    ("POST", "/nodes/{node}/qemu/{vmid}/status/start", "/nodes/pve/qemu/101/status/start"),
+    ("POST", "/nodes/{node}/qemu/{vmid}/status/stop", "/nodes/pve/qemu/101/status/stop"),
+    ("GET", "/nodes/{node}/tasks", "/nodes/pve/tasks?source=all"),
+    ("GET", "/nodes/{node}/tasks/{upid}/status", "/nodes/pve/tasks/UPID/status"),
+    ("GET", "/nodes/{node}/tasks/{upid}/log", "/nodes/pve/tasks/UPID/log"),
+    ("GET", "/nodes/{node}/tasks/{upid}", "/nodes/pve/tasks/UPID"),
+    ("GET", "/pools", "/pools"),
+    ("GET", "/pools/{poolid}", "/pools/blue"),
+    ("DELETE", "/nodes/{node}/qemu/{vmid}", "/nodes/pve/qemu/101"),
+];
+
+fn check(version: Version) {
+    let Some(description) = description(version) else { return };
+    in_virtual_time(async |clock| {
+        let blueprint = Blueprint::embedded(&["pve".to_owned(), "two".to_owned()]).on(version);
+        let datacenter = Datacenter::new(blueprint.with_latencies(Latencies::none()), Arc::new(*clock));
+        datacenter.add_pool("blue");
+        let endpoint = Endpoint::parse("http://pve:8006/api2/json").unwrap();
+        let client = Client::new(endpoint, &Trust::PublicRoots, datacenter.dial(), Arc::new(*clock)).unwrap();
+        let token = HeaderValue::from_str(&format!("PVEAPIToken={EMBEDDED_TOKEN_ID}={EMBEDDED_TOKEN}")).unwrap();
+        let mut found = Vec::new();
+        for (method, described, path) in ASKED {
+            let upid = datacenter.look().tasks.last().map(|task| task.upid.clone()).unwrap_or_default();
+            let mut ask = Ask::new(Method::from_bytes(method.as_bytes()).unwrap(), &path.replace("UPID", &upid));
+            ask.headers.insert(AUTHORIZATION, token.clone());
+            let answer = client.ask(&ask).await.unwrap();
+            assert_eq!(answer.status, 200, "{method} {path}: {answer:?}");
+            let body: Value = serde_json::from_slice(&answer.body).unwrap();
+            let schema = &description["paths"][described][method]["returns"];
+            assert!(schema.is_object(), "{method} {described} is not described");
+            complaints(schema, &body["data"], &format!("{method} {described}"), &mut found);
+            clock.sleep(Duration::from_secs(1)).await;
+        }
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    });
+}
+
+#[test]
+fn replies_of_generation_eight_have_their_shape() {
+    check(Version::Eight);
+}
+
+#[test]
+fn replies_of_generation_nine_have_their_shape() {
+    check(Version::Nine);
+}
