@@ -26,7 +26,8 @@ pub(crate) fn run() -> Result<()> {
     println!("  examples/blue    {:7.2} ms   wanted: at most 15", ms(example));
     println!("  100 nodes        {:7.2} ms", ms(hundred));
     println!("  1,000 nodes      {:7.2} ms   {ratio:.1} times 100 nodes; wanted: at most 10", ms(thousand));
-    engine()
+    engine()?;
+    shell::run(&mut shell::program(&shell::example("castle-layers", "fleet")?))
 }
 
 /// The engine's own cost: in memory, where syncing costs nothing, and on the disk of the sources.

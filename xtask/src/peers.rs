@@ -3,6 +3,7 @@
 //! A *peer* is such a program, obtained once into a cache folder and pinned. A *suite* runs castle and peers side by side
 //! and holds that they agree. What cannot be obtained on this machine is skipped and said so; in CI nothing may be.
 
+mod hypervisor;
 mod obtain;
 mod server;
 mod suites;
@@ -43,7 +44,7 @@ impl Bench {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let suites = suites::SUITES;
+    let suites: Vec<_> = suites::SUITES.iter().chain([&hypervisor::SUITE]).collect();
     if let Some(unknown) = args.suites.iter().find(|name| !suites.iter().any(|suite| suite.name == *name)) {
         bail!(
             "there is no suite {unknown}; there are {}",

@@ -132,7 +132,11 @@ fn line(what: &What, verbose: bool) -> Option<String> {
     match what {
         What::StepActing { step, change } => {
             let differences: Vec<String> = change.differences.iter().map(ToString::to_string).collect();
-            let told = if verbose { format!(" ({}: {})", change.impact.word(), differences.join(", ")) } else { String::new() };
+            let told = if verbose {
+                format!(" ({}: {})", change.impact.word(), differences.join(", "))
+            } else {
+                String::new()
+            };
             Some(format!("{step}  {}{told}", change.verb))
         }
         What::StepRetrying { step, fault, after } => {

@@ -136,7 +136,9 @@ async fn wait(doors: &Doors) -> Result<Serving, String> {
         }
         clock.sleep(LOOK_PERIOD).await;
     }
-    Err(format!("the embedded datacenter did not begin to serve within {START_BOUND:?}: run castle datacenter to see why"))
+    Err(format!(
+        "the embedded datacenter did not begin to serve within {START_BOUND:?}: run castle datacenter to see why"
+    ))
 }
 
 /// Ends the datacenter that serves; returns what it was, once it is gone.

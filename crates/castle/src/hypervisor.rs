@@ -33,12 +33,14 @@ pub(crate) async fn connect(kept: &Kept, printer: &mut Printer) -> Result<Arc<Cl
 }
 
 fn access(proxmox: &Proxmox, castle_file: &Path, doors: &Doors) -> Result<Access, String> {
-    let endpoint = Endpoint::parse(proxmox.endpoint.as_str()).map_err(|error| format!("platform.proxmox.endpoint: {error}"))?;
+    let endpoint =
+        Endpoint::parse(proxmox.endpoint.as_str()).map_err(|error| format!("platform.proxmox.endpoint: {error}"))?;
     let trust = match (&proxmox.fingerprint, &proxmox.ca) {
         (Some(fingerprint), _) => Trust::fingerprint(fingerprint.as_str()).map_err(|error| error.to_string())?,
         (None, Some(ca)) => {
             let file = castle_file.parent().unwrap_or(Path::new("")).join(ca.as_str());
-            let bytes = doors.disk.read(&file, MAX_CA_BYTES).map_err(|error| format!("platform.proxmox.ca: {error}"))?;
+            let bytes =
+                doors.disk.read(&file, MAX_CA_BYTES).map_err(|error| format!("platform.proxmox.ca: {error}"))?;
             Trust::Authorities(String::from_utf8_lossy(&bytes).into_owned())
         }
         (None, None) => Trust::PublicRoots,

@@ -160,8 +160,7 @@ impl Stand {
     /// The steps that raise the castle.
     pub(crate) fn raise(&self, ground: &Arc<Ground>, survey: &Survey, placed: &[Placed]) -> Result<Graph, Trouble> {
         let mut graph = GraphBuilder::new();
-        let design =
-            Design { castle: &self.kept.castle, nodes: &self.kept.nodes, placed, site: &self.site, survey };
+        let design = Design { castle: &self.kept.castle, nodes: &self.kept.nodes, placed, site: &self.site, survey };
         platform::raise(&mut graph, ground, design);
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))
     }
@@ -172,7 +171,8 @@ impl Stand {
         let fence = Alone { epoch: 0 };
         let tools = Tools { clock, entropy, fence: &fence, listener: &Deaf, signals: None, journal: None };
         // Whoever only looks does not wait for long.
-        let retry = castle_engine::Retry { attempts: 3, first: Duration::from_millis(300), longest: Duration::from_secs(2) };
+        let retry =
+            castle_engine::Retry { attempts: 3, first: Duration::from_millis(300), longest: Duration::from_secs(2) };
         run(graph, tools, &Wanted { retry, ..Wanted::all(castle.clone()) }).await
     }
 }

@@ -234,10 +234,12 @@ pub(crate) fn needed_lock(world: &World, raw: &Raw) -> Option<(LockName, Duratio
 /// The task that a client would rather see finished than be told of, and how long it waits.
 pub(crate) fn awaited(world: &World, raw: &Raw, reply: &Reply) -> Option<(String, Duration)> {
     let (operation, _) = api::find(world.version, &raw.method, &raw.path)?;
-    if operation.call != Call::SetConfigAsTask {
-        return None;
-    }
-    let (_, delay) = raw.parameters.iter().find(|(name, _)| name == "background_delay")?;
+    let name = match operation.call {
+        Call::SetConfigAsTask => "background_delay",
+        Call::DeleteVolume => "delay",
+        _ => return None,
+    };
+    let (_, delay) = raw.parameters.iter().find(|(given, _)| given == name)?;
     let upid = reply.as_data()?.as_str()?;
     Some((upid.to_owned(), Duration::from_secs(delay.parse().ok()?)))
 }
@@ -247,8 +249,11 @@ pub(crate) fn finished(exit: &str, upid: &str) -> Reply {
     if exit == "OK" || exit.starts_with("WARNINGS") {
         return Reply::data(&Value::Null);
     }
-    let vmid = upid.split(':').nth(6).unwrap_or_default();
-    Reply::failure(500, &format!("failed to update VM {vmid}: {exit}"))
+    let mut parts = upid.split(':').skip(5);
+    match (parts.next(), parts.next()) {
+        (Some("qmconfig"), Some(vmid)) => Reply::failure(500, &format!("failed to update VM {vmid}: {exit}")),
+        _ => Reply::failure(500, exit),
+    }
 }
 
 /// What the time of a request is drawn for.

@@ -133,3 +133,14 @@ fn replies_of_generation_eight_have_their_shape() {
 fn replies_of_generation_nine_have_their_shape() {
     check(Version::Nine);
 }
+
+#[test]
+fn what_has_another_shape_is_found() {
+    let schema = serde_json::json!({
+        "type": "array",
+        "items": { "type": "object", "properties": { "a": { "type": "integer" }, "b": { "type": "string", "enum": ["x"] } } },
+    });
+    let mut found = Vec::new();
+    complaints(&schema, &serde_json::json!([{ "b": "y" }, "z"]), "here", &mut found);
+    assert_eq!(found.len(), 3, "{found:?}");
+}

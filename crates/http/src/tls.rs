@@ -36,7 +36,8 @@ impl Trust {
     pub fn fingerprint(text: &str) -> Result<Self, TrustError> {
         let octets: Option<Vec<u8>> = text.split(':').map(|pair| u8::from_str_radix(pair, 16).ok()).collect();
         let fingerprint = octets.and_then(|octets| <[u8; 32]>::try_from(octets).ok());
-        let wrong = || TrustError { why: "a fingerprint is 32 pairs of hexadecimal digits with `:` between".to_owned() };
+        let wrong =
+            || TrustError { why: "a fingerprint is 32 pairs of hexadecimal digits with `:` between".to_owned() };
         fingerprint.map(Self::Fingerprint).ok_or_else(wrong)
     }
 }

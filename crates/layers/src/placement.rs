@@ -13,6 +13,9 @@ use thiserror::Error;
 use crate::site::Site;
 use crate::survey::Survey;
 
+/// What a node writes to a thin disk before it is of any use: the system, in MiB.
+const WRITTEN_AT_ONCE: u64 = 2 << 10;
+
 /// Why a node is where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -61,6 +64,8 @@ struct Room {
     /// In MiB; nothing if the token may not know.
     memory: Option<u64>,
     disk: Option<u64>,
+    /// Whether disks take only what is written to them.
+    is_thin: bool,
     is_there: bool,
     nodes: BTreeMap<&'static str, usize>,
 }
@@ -71,7 +76,7 @@ impl Room {
         if !self.is_there {
             return Some("is not there".to_owned());
         }
-        let disks = node.disk.mib() + node.data_disk.as_ref().map_or(0, |disk| disk.mib());
+        let disks = self.disks(node);
         let lacks = |what: &str, needed: u64, left: Option<u64>| {
             let left = left.filter(|left| *left < needed)?;
             Some(format!("has {} of {what} left, and {} are needed", gib(left), gib(needed)))
@@ -80,10 +85,16 @@ impl Room {
     }
 
     fn take(&mut self, node: &Node) {
-        let disks = node.disk.mib() + node.data_disk.as_ref().map_or(0, |disk| disk.mib());
+        let disks = self.disks(node);
         self.memory = self.memory.map(|left| left.saturating_sub(node.memory.mib()));
         self.disk = self.disk.map(|left| left.saturating_sub(disks));
         self.count(node.role);
+    }
+
+    /// What the disks of a node take at once.
+    fn disks(&self, node: &Node) -> u64 {
+        let whole = node.disk.mib() + node.data_disk.as_ref().map_or(0, |disk| disk.mib());
+        if self.is_thin { whole.min(WRITTEN_AT_ONCE) } else { whole }
     }
 
     fn count(&mut self, role: Role) {
@@ -149,6 +160,7 @@ fn room(site: &Site, survey: &Survey, name: &str) -> Room {
     Room {
         memory: free.map(|bytes| bytes >> 20),
         disk: storage.and_then(|storage| storage.free).map(|bytes| bytes >> 20),
+        is_thin: storage.is_some_and(castle_proxmox::model::Storage::is_thin),
         is_there: host.is_some_and(|host| host.is_online),
         nodes: BTreeMap::new(),
     }

@@ -61,7 +61,8 @@ pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>)
     let can_link = storage.is_none_or(castle_proxmox::model::Storage::can_link);
     let is_shared = storage.is_some_and(|storage| storage.is_shared);
     // Where all hosts see the disks, one image serves them all.
-    let source_of = |host: &str| if is_shared { 0 } else { site.hosts.iter().position(|name| name == host).unwrap_or(0) };
+    let source_of =
+        |host: &str| if is_shared { 0 } else { site.hosts.iter().position(|name| name == host).unwrap_or(0) };
     let absent = |node: &Node| !survey.guests.contains_key(&node.vmid.0);
     let mut templates: Vec<Option<Handle<Option<Template>>>> = vec![None; site.hosts.len()];
     let mut guests = Vec::new();
@@ -70,7 +71,8 @@ pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>)
         let Some(_) = users.peek() else { continue };
         let is_needed = users.any(|(node, _)| absent(node));
         let Some(image) = site.image(index, can_link, is_needed) else { continue };
-        let place = Place { lane: Some(storage_lane(site, &image.host, is_shared)), predicted: Duration::from_secs(60) };
+        let place =
+            Place { lane: Some(storage_lane(site, &image.host, is_shared)), predicted: Duration::from_secs(60) };
         let step = id("image", &format!("{} on {}", image.name, image.host));
         *template = Some(graph.step(step, place, (), MakeImage::new(ground.clone(), image)));
     }
@@ -147,8 +149,16 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
 }
 
 /// Adds the steps that remove these guests, and the downloads of the castle from these hosts.
-pub fn raze(graph: &mut GraphBuilder, ground: &Arc<Ground>, site: &Site, doomed: &[Doomed], reach: Reach, hosts: &[String]) {
-    let step_of = |guest: &Doomed| id(if guest.is_template { "image" } else { "vm" }, &format!("{} {}", guest.vmid, guest.name));
+pub fn raze(
+    graph: &mut GraphBuilder,
+    ground: &Arc<Ground>,
+    site: &Site,
+    doomed: &[Doomed],
+    reach: Reach,
+    hosts: &[String],
+) {
+    let step_of =
+        |guest: &Doomed| id(if guest.is_template { "image" } else { "vm" }, &format!("{} {}", guest.vmid, guest.name));
     for guest in doomed {
         let place = Place { lane: Some(host_lane(&guest.host)), predicted: Duration::from_secs(2) };
         let step = RemoveGuest::new(ground.clone(), guest.vmid, &guest.name, reach);

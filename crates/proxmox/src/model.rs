@@ -9,8 +9,8 @@ mod rows;
 mod upid;
 
 pub use error::{ErrorClass, Refusal};
-pub(crate) use form::encode;
 pub use form::Form;
+pub(crate) use form::encode;
 pub use mark::{Mark, Owner};
 pub use privileges::{Needs, Requirement, missing, pveum, requirements};
 pub(crate) use property::mib_of;

@@ -10,6 +10,6 @@ mod wanted;
 pub use gone::{Reach, Remains, RemoveDownloads, RemoveGuest};
 pub use ground::{Ground, Guests};
 pub use guest::{MakeGuest, Sight, Standing, There};
-pub use image::{DropOldImages, Found, Image, MakeImage, Template};
+pub use image::{DropOldImages, Found, Image, MakeImage, Stage, Template};
 pub use power::{Power, RunGuest};
 pub use wanted::{Hardware, Wanted};

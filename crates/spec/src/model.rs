@@ -431,7 +431,11 @@ impl Castle {
     pub fn image_url(&self) -> String {
         let Talos { version, image, .. } = &self.talos.value;
         let schematic = crate::Schematic::of(&self.talos).id();
-        format!("{}/image/{schematic}/{}/nocloud-amd64.qcow2", image.factory.as_str().trim_end_matches('/'), version.value)
+        format!(
+            "{}/image/{schematic}/{}/nocloud-amd64.qcow2",
+            image.factory.as_str().trim_end_matches('/'),
+            version.value
+        )
     }
 
     /// Every secret the castle refers to.

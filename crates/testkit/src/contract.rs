@@ -158,7 +158,10 @@ pub fn hold_when_failed<S: Subject>(subject: &S) -> usize {
                         .as_ref()
                         .map(|report| report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count());
                     let enough = if S::FORGIVES { 0..=1 } else { 1..=1 };
-                    assert!(failed.is_some_and(|failed| enough.contains(&failed)), "{when}: one step fails, and only that one");
+                    assert!(
+                        failed.is_some_and(|failed| enough.contains(&failed)),
+                        "{when}: one step fails, and only that one"
+                    );
                     report = converge(&subject.graph(&world), &disk, &pulse, clock, number).await;
                 }
                 done(report, &when);

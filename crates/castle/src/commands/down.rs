@@ -43,7 +43,8 @@ async fn down(args: &DownArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(&args.path, printer).await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, false);
-    let doomed: Vec<Doomed> = platform::within(&ground).await?.into_iter().filter(|guest| goes(guest, args.keep_image)).collect();
+    let doomed: Vec<Doomed> =
+        platform::within(&ground).await?.into_iter().filter(|guest| goes(guest, args.keep_image)).collect();
     printer.say(&listed(&doomed));
     let question = format!("Remove {} of {} for good?", counted(&doomed), stand.kept.name());
     if !doomed.is_empty() && !confirmed(&question, args.yes, printer) {
@@ -142,7 +143,9 @@ impl Removal<'_> {
     async fn leftovers(&self, ground: &Arc<Ground>) -> Result<Vec<Doomed>, Trouble> {
         ground.guests(ground.client.clock().monotonic()).await?;
         let now = platform::within(ground).await?;
-        let still = |guest: &&Doomed| self.doomed.iter().any(|doomed| doomed.vmid == guest.vmid) || goes(guest, self.keep_image);
+        let still = |guest: &&Doomed| {
+            self.doomed.iter().any(|doomed| doomed.vmid == guest.vmid) || goes(guest, self.keep_image)
+        };
         Ok(now.iter().filter(still).cloned().collect())
     }
 

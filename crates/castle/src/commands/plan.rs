@@ -59,9 +59,7 @@ async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
         .nodes
         .iter()
         .zip(&placed)
-        .map(|(node, placed)| {
-            json!({"node": node.name.value, "host": placed.host, "why": placed.why.to_string()})
-        })
+        .map(|(node, placed)| json!({"node": node.name.value, "host": placed.host, "why": placed.why.to_string()}))
         .collect();
     let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
     let guarded = report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).count();
@@ -74,9 +72,8 @@ async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     };
     if !actions.is_empty() && placed.iter().any(|placed| placed.why == castle_layers::Why::Spread) {
         let rows = stand.kept.nodes.iter().zip(&placed);
-        let rows: Vec<[String; 3]> = rows
-            .map(|(node, placed)| [node.name.value.clone(), placed.host.clone(), placed.why.to_string()])
-            .collect();
+        let rows: Vec<[String; 3]> =
+            rows.map(|(node, placed)| [node.name.value.clone(), placed.host.clone(), placed.why.to_string()]).collect();
         printer.say(&format!("\nWhere the nodes go:\n{}", table(&rows)));
     }
     let problems = problems(&report, printer);

@@ -57,7 +57,11 @@ async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<Exit, Troubl
     let life = identity.castle.generation;
     let closing = match (standing, identity.is_born) {
         (true, _) => format!("\n{} stands as its file says (life {life}).", stand.kept.name()),
-        (false, true) => format!("\n{} is not as its file says: castle plan {} tells what is to do.", stand.kept.name(), args.path.display()),
+        (false, true) => format!(
+            "\n{} is not as its file says: castle plan {} tells what is to do.",
+            stand.kept.name(),
+            args.path.display()
+        ),
         (false, false) => format!("\n{} was never raised: castle up {}", stand.kept.name(), args.path.display()),
     };
     printer.say(&closing);

@@ -84,7 +84,11 @@ async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
         }
         let exit = conclude("up", "raised", kept.castle.castle.as_str(), &driven, more, printer);
         if exit == Exit::Done {
-            printer.say(&format!("\n{} stands. What it is made of: castle status {}", kept.name(), args.path.display()));
+            printer.say(&format!(
+                "\n{} stands. What it is made of: castle status {}",
+                kept.name(),
+                args.path.display()
+            ));
         }
         Ok(exit)
     };

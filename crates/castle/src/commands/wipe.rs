@@ -65,7 +65,11 @@ async fn wipe(args: &WipeArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
             None => confirmed(&question, args.yes, printer),
         };
         if !agreed {
-            let how = if args.force_range { format!("type the castle's name, {name}") } else { "answer yes, or give --yes".to_owned() };
+            let how = if args.force_range {
+                format!("type the castle's name, {name}")
+            } else {
+                "answer yes, or give --yes".to_owned()
+            };
             return Err(Trouble::Refused(format!("nothing was removed: {how}")));
         }
     }

@@ -47,7 +47,23 @@ fn completions_and_manual_pages_know_the_verbs() {
         assert!(world.castle(&["completions", shell]).stdout.contains("check"), "{shell}");
     }
     assert_eq!(world.castle(&["man", "man1"]).code, Some(0));
-    let verbs = ["-check", "-completions", "-lock", "-man", "-new", "-schema", "-state", ""];
+    let verbs = [
+        "-check",
+        "-completions",
+        "-datacenter",
+        "-doctor",
+        "-down",
+        "-lock",
+        "-man",
+        "-new",
+        "-plan",
+        "-schema",
+        "-state",
+        "-status",
+        "-up",
+        "-wipe",
+        "",
+    ];
     assert_eq!(world.files(), verbs.map(|verb| format!("man1/castle{verb}.1")));
     assert!(world.read("man1/castle-check.1").contains("every problem with its line"));
     assert_eq!(world.castle(&["man", "man1"]).code, Some(0), "again, over the older pages");

@@ -206,7 +206,7 @@ fn interrupted_it_ends_what_it_began_says_what_remains_and_exits_with_130() {
     let folder = tempfile::tempdir().unwrap();
     let (mut child, mut output) = start(folder.path(), 100, false);
     let mut line = String::new();
-    while !line.contains("model/file/2  create make") {
+    while !line.contains("model/file/2  make") {
         line.clear();
         assert!(output.read_line(&mut line).unwrap() > 0, "it ended too early");
     }

@@ -74,7 +74,8 @@ fn steady(text: &str) -> String {
         Some(lineage) => text.replace(lineage, "..."),
         None => text.to_owned(),
     };
-    let word = |word: &str| if word.contains('.') && word.parse::<f64>().is_ok() { "...".to_owned() } else { word.to_owned() };
+    let word =
+        |word: &str| if word.contains('.') && word.parse::<f64>().is_ok() { "...".to_owned() } else { word.to_owned() };
     let line = |line: &str| line.split(' ').map(word).collect::<Vec<_>>().join(" ");
     text.lines().filter(|line| !line.contains(" s  platform/")).map(line).collect::<Vec<_>>().join("\n")
 }
@@ -240,6 +241,39 @@ fn a_real_proxmox_is_reached_the_same_way() {
     let up = room.castle(&["up", "real"]);
     assert_eq!(up.code, Some(0), "{}", up.transcript());
     assert_eq!(room.castle(&["down", "real", "--yes"]).code, Some(0));
+}
+
+#[test]
+fn the_doctor_finds_what_is_in_the_way() {
+    let room = Room::new(400);
+    insta::assert_snapshot!("doctor_of_a_good_site", room.castle(&["doctor"]).transcript());
+    room.world.write(
+        "green/castle.yaml",
+        BLUE.replace("castle: blue", "castle: green").replace("memory: 8GiB", "memory: 800GiB"),
+    );
+    assert_eq!(room.castle(&["up"]).code, Some(0));
+    let ill = room.castle(&["doctor", "green", "--json"]);
+    assert_eq!((ill.code, &ill.result()["result"]), (Some(1), &"wrong".into()), "{}", ill.transcript());
+    let wrong: Vec<String> = ill.result()["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| finding["verdict"] == "wrong")
+        .map(|finding| finding["check"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(wrong.contains(&"placement".to_owned()) && wrong.contains(&"vmids".to_owned()), "{wrong:?}");
+    // Without a hypervisor the commands are printed all the same.
+    let world = World::with_castle(&BLUE.replace(
+        "platform: embedded\n",
+        "platform:\n  proxmox: {endpoint: 'https://127.0.0.1:1', token: env:NONE, nodes: [pve], vmids: 421-450, pool: blue}\n",
+    ));
+    let commands = world.castle(&["doctor", "--pveum", "--release", "8"]);
+    assert!(
+        commands.code == Some(0) && commands.stdout.contains("pveum acl modify /pool/blue"),
+        "{}",
+        commands.transcript()
+    );
+    assert_eq!(world.castle(&["doctor"]).code, Some(1));
 }
 
 #[test]

@@ -38,7 +38,6 @@ impl Datacenter {
             // What is in use or gone already stays as it is.
             let _ = world.stores.free(&guest.host, &drive.file);
         }
-        world.seen.remove(&vmid);
         for pool in world.pools.values_mut() {
             pool.guests.remove(&vmid);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::disks::{self, Plan, Source, Workbench};
+use super::disks::{Plan, Source, Workbench};
 use super::drive::Drive;
 use super::{Outcome, Refusal, Request, create, options, rights};
 use crate::access::Identity;
@@ -87,9 +87,11 @@ fn is_shared(world: &World, guest: &Guest) -> bool {
 /// Refuses storages and bridges that whoever asks may not use.
 fn check_access(world: &World, who: &Identity, wish: &Wish) -> Result<(), Refusal> {
     let guest = world.guest(&wish.host, wish.source)?;
-    for drive in Drive::all(&guest.config).values().filter(|drive| drive.is_owned()) {
+    for drive in Drive::all(&guest.config).values().filter(|drive| !drive.is_cdrom()) {
         let own = split(&drive.file).map_or("", |(storage, _)| storage);
-        disks::check_target(world, who, &wish.host, wish.storage.as_deref().unwrap_or(own))?;
+        let storage = wish.storage.as_deref().unwrap_or(own);
+        world.require(who, &format!("/storage/{storage}"), &["Datastore.AllocateSpace"])?;
+        world.stores.place(&wish.host, storage)?;
     }
     let networks = guest.config.iter().filter(|(key, _)| rights::is_numbered(key, "net"));
     networks.into_iter().try_for_each(|(_, value)| rights::check_bridge(world, who, value))

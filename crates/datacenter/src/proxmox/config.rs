@@ -66,8 +66,12 @@ fn judge(world: &mut World, request: &Request) -> Result<Change, Refusal> {
     }
     for key in &delete {
         if given.contains_key(key) {
-            let complaint = format!("you can't use '-{key}' and '-delete {key}' at the same time");
+            let complaint = format!("you can't use '-{key}' and -delete {key}' at the same time");
             return Err(Refusal::parameter("delete", complaint));
+        }
+        if revert.contains(key) {
+            let complaint = format!("you can't use '-delete {key}' and -revert {key}' at the same time");
+            return Err(Refusal::parameter("revert", complaint));
         }
         if !is_known(world, key) {
             return Err(Refusal::parameter("delete", format!("unknown option '{key}'")));
@@ -76,7 +80,8 @@ fn judge(world: &mut World, request: &Request) -> Result<Change, Refusal> {
     let all = delete.iter().chain(&revert).map(String::as_str);
     rights::check_options(world, who, (vmid, None), all.chain(given.keys().map(String::as_str)))?;
     for key in &delete {
-        rights::check_device(world, who, (vmid, None), key, None)?;
+        let value = world.guest(host, vmid).ok().and_then(|guest| guest.get(key).map(str::to_owned));
+        rights::check_device(world, who, (vmid, None), (key, value.as_deref()), "delete")?;
     }
     let mut change = Change {
         host: host.clone(),
@@ -90,7 +95,7 @@ fn judge(world: &mut World, request: &Request) -> Result<Change, Refusal> {
         force: request.flag("force"),
     };
     for (key, value) in given {
-        rights::check_device(world, who, (vmid, None), &key, Some(&value))?;
+        rights::check_device(world, who, (vmid, None), (&key, Some(&value)), "modify")?;
         if is_drive(&key) {
             let plan = disks::plan(world, who, (host, vmid), (&key, &value))?;
             let is_cloud_init = plan.source == disks::Source::CloudInit || plan.drive.is_cloud_init();
@@ -116,6 +121,10 @@ fn judge(world: &mut World, request: &Request) -> Result<Change, Refusal> {
 /// Refuses to let drives go that somebody may not touch.
 fn check_drives_leaving(world: &World, request: &Request, change: &Change) -> Result<(), Refusal> {
     let Ok(guest) = world.guest(&change.host, change.vmid) else { return Ok(()) };
+    let touched = change.delete.iter().chain(change.set.keys()).filter(|key| rights::is_numbered(key, "net"));
+    for value in touched.filter_map(|key| guest.get(key)) {
+        rights::check_bridge(world, &request.who, value)?;
+    }
     for key in &change.delete {
         let drive = Drive::of(&guest.config, key);
         let privilege = match &drive {
@@ -204,8 +213,16 @@ fn check_under_lock(world: &World, change: &Change) -> Result<(), Refusal> {
     };
     let is_asked = change.set.contains_key("memory") || change.set.contains_key("balloon");
     if is_asked && number("balloon").is_some_and(|balloon| balloon > number("memory").unwrap_or(512)) {
-        let complaint = "balloon value too large (must be smaller than assigned memory)";
-        return Err(Refusal::parameter("balloon", complaint));
+        return Err("balloon value too large (must be smaller than assigned memory)".to_owned().into());
+    }
+    let has_cloud_init = |key: &str| {
+        let attached = Drive::all(&wanted).into_iter().find(|(other, drive)| other != key && drive.is_cloud_init());
+        attached.map(|(other, _)| other)
+    };
+    for plan in change.plans.iter().filter(|plan| plan.source == disks::Source::CloudInit) {
+        if let Some(other) = has_cloud_init(&plan.key) {
+            return Err(format!("{} - cloud-init drive is already attached at '{other}'", plan.key).into());
+        }
     }
     if guest.is_protected() {
         let leaving = change.delete.iter().find(|key| Drive::of(&guest.config, key).is_some());
@@ -222,14 +239,14 @@ fn commit(world: &mut World, change: &Change, made: BTreeMap<String, String>) ->
     for key in &change.revert {
         guest.pending.remove(key);
     }
+    let mut set = change.set.clone();
+    keep_boot_order(guest, &change.delete, &made, &mut set);
     for key in &change.delete {
         guest.pending.remove(key);
         if guest.config.contains_key(key) {
             guest.pending.insert(key.clone(), Pending::Delete);
         }
     }
-    let mut set = change.set.clone();
-    append_to_boot(guest, &made, &mut set);
     set.extend(made);
     for (key, value) in set {
         guest.pending.insert(key, Pending::Set(value));
@@ -239,19 +256,27 @@ fn commit(world: &mut World, change: &Change, made: BTreeMap<String, String>) ->
     Ok(())
 }
 
-/// A disc that is put into a new drive is booted from, after everything else.
-fn append_to_boot(guest: &Guest, made: &BTreeMap<String, String>, set: &mut BTreeMap<String, String>) {
-    let current = set.get("boot").cloned().or_else(|| guest.wanted().get("boot").cloned());
-    let Some(mut boot) = current.filter(|boot| boot.starts_with("order=")) else { return };
-    let before = boot.clone();
-    for (key, drive) in Drive::all(made) {
-        let is_new = !guest.config.contains_key(&key);
-        let is_named = boot.trim_start_matches("order=").split(';').any(|named| named == key);
-        if is_new && drive.is_cdrom() && !drive.is_cloud_init() && !is_named {
-            boot = format!("{boot};{key}");
+/// What goes is booted from no more; a disc that is put into a new drive is booted from, after everything else.
+fn keep_boot_order(
+    guest: &Guest,
+    delete: &[String],
+    made: &BTreeMap<String, String>,
+    set: &mut BTreeMap<String, String>,
+) {
+    let current = set.get("boot").cloned().or_else(|| guest.wanted().get("boot").cloned()).unwrap_or_default();
+    let Some(order) = current.strip_prefix("order=") else { return };
+    if delete.iter().any(|key| key == "boot") {
+        return;
+    }
+    let mut kept: Vec<&str> = order.split(';').filter(|key| !delete.iter().any(|gone| gone == key)).collect();
+    let drives = Drive::all(made);
+    for (key, drive) in &drives {
+        if drive.is_cdrom() && !drive.is_cloud_init() && !kept.contains(&key.as_str()) {
+            kept.push(key);
         }
     }
-    if boot != before {
+    let boot = format!("order={}", kept.join(";"));
+    if boot != current {
         set.insert("boot".to_owned(), boot);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::api::Version;
 use super::disks::{self, Workbench};
 use super::drive::{Drive, is_drive};
 use super::{Outcome, Refusal, Request, options, power, rights};
@@ -50,15 +51,21 @@ pub(super) fn create(world: &mut World, request: &Request) -> Outcome {
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
     // Since 9.2 the right to set tags is a matter of the guest alone, and of the task.
-    let is_judged = |key: &&str| *key != "tags";
+    let is_eight = world.version == Version::Eight;
+    let is_judged = |key: &&str| is_eight || *key != "tags";
     rights::check_options(world, who, (vmid, pool.as_deref()), given.keys().map(String::as_str).filter(is_judged))?;
     let mut plans = Vec::new();
     let mut config = BTreeMap::new();
     for (key, value) in &given {
-        rights::check_device(world, who, (vmid, pool.as_deref()), key, Some(value))?;
+        rights::check_device(world, who, (vmid, pool.as_deref()), (key, Some(value)), "set")?;
         if is_drive(key) {
             let value = with_storage(value, request.text("storage"));
             plans.push(disks::plan(world, who, (&host, vmid), (key, &value))?);
+            continue;
+        }
+        if is_eight && key == "tags" {
+            // It takes 9.1.17 to put the tags of a new guest in order.
+            config.insert(key.clone(), value.clone());
             continue;
         }
         let stored = options::stored(world, vmid, key, value).map_err(|error| Refusal::parameter(key, error))?;
@@ -81,7 +88,7 @@ pub(super) fn create(world: &mut World, request: &Request) -> Outcome {
         })
         .lock(LockName::Guest(vmid), false, Duration::from_secs(1))
         .fails_as(format!("unable to create VM {vmid} - "));
-    if config.contains_key("tags") {
+    if !is_eight && config.contains_key("tags") {
         let (who, path) = (who.clone(), format!("/vms/{vmid}"));
         script =
             script.act(move |world| world.require(&who, &path, &["VM.Config.Options"]).map_err(Refusal::into_text));

@@ -71,7 +71,6 @@ pub(super) fn destroy(world: &mut World, request: &Request) -> Outcome {
                     pool.guests.remove(&vmid);
                 }
                 world.guests.remove(&vmid);
-                world.seen.remove(&vmid);
                 world.effect("destroy", vmid);
                 Ok(())
             }))

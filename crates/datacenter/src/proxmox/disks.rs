@@ -98,14 +98,7 @@ pub(super) fn plan(
         world.require(who, "/", &["Sys.Console"])?;
         return Ok(none);
     }
-    let Some((storage, name)) = split(&drive.file).filter(|_| !drive.file.starts_with('/')) else {
-        let message = "Only root can pass arbitrary filesystem paths.";
-        return Err(if who.is_root() {
-            format!("unable to find '{}'", drive.file).into()
-        } else {
-            message.to_owned().into()
-        });
-    };
+    let (storage, name) = managed(who, &drive.file)?;
     let storage = storage.to_owned();
     if let Some(from) = import {
         if gibibytes(name) != Some(0) {
@@ -113,11 +106,11 @@ pub(super) fn plan(
             return Err(Refusal::parameter(key, complaint));
         }
         check_target(world, who, host, &storage)?;
-        check_import(world, who, host, vmid, &from)?;
+        check_import(world, who, host, (key, vmid), &from)?;
         return Ok(Plan { storage, source: Source::Copy(from), ..none });
     }
     if name == "cloudinit" {
-        check_target(world, who, host, &storage)?;
+        // Nobody needs a right for the few megabytes of it.
         return Ok(Plan { storage, source: Source::CloudInit, ..none });
     }
     if let Some(size) = gibibytes(name) {
@@ -131,12 +124,36 @@ pub(super) fn plan(
         return Ok(Plan { storage, source: Source::Empty(size), ..none });
     }
     world.stores.place(host, &storage)?;
-    let is_own = world.stores.get(host, &drive.file).is_some_and(|volume| volume.vmid == Some(vmid));
-    if !is_own {
-        let privileges = ["Datastore.AllocateSpace", "Datastore.Audit"];
-        world.require_any(who, &format!("/storage/{storage}"), &privileges)?;
-    }
+    check_volume(world, who, host, vmid, &drive.file)?;
     Ok(Plan { storage, ..none })
+}
+
+/// The storage and the name of a volume, which only the administrator may leave out.
+fn managed<'a>(who: &Identity, file: &'a str) -> Result<(&'a str, &'a str), Refusal> {
+    split(file).filter(|_| !file.starts_with('/')).ok_or_else(|| {
+        let why = if who.is_root() {
+            format!("unable to find '{file}'")
+        } else {
+            "Only root can pass arbitrary filesystem paths.".to_owned()
+        };
+        why.into()
+    })
+}
+
+/// Refuses a volume that somebody may not use.
+fn check_volume(world: &World, who: &Identity, host: &str, vmid: u32, volid: &str) -> Result<(), Refusal> {
+    let storage = format!("/storage/{}", split(volid).map_or("", |(storage, _)| storage));
+    if world.may(who, &storage, &["Datastore.Allocate"]) {
+        return Ok(());
+    }
+    match world.stores.get(host, volid).and_then(|volume| volume.vmid) {
+        Some(owner) if owner == vmid => Ok(()),
+        Some(owner) => {
+            world.require(who, &storage, &["Datastore.Audit"])?;
+            world.require(who, &format!("/vms/{owner}"), &["VM.Config.Disk"])
+        }
+        None => world.require_any(who, &storage, &["Datastore.AllocateSpace", "Datastore.Audit"]),
+    }
 }
 
 /// Refuses a new volume where none can be, or where somebody may not have one.
@@ -152,21 +169,24 @@ pub(super) fn check_target(world: &World, who: &Identity, host: &str, storage: &
 }
 
 /// Refuses to read a volume that somebody may not see, or that is no disk.
-fn check_import(world: &World, who: &Identity, host: &str, vmid: u32, from: &str) -> Result<(), Refusal> {
-    let Some((storage, name)) = split(from).filter(|_| !from.starts_with('/')) else {
-        let message = "Only root can pass arbitrary filesystem paths.";
-        return Err(if who.is_root() { format!("unable to find '{from}'").into() } else { message.to_owned().into() });
-    };
-    world.require_any(who, &format!("/storage/{storage}"), &["Datastore.AllocateSpace", "Datastore.Audit"])?;
+fn check_import(
+    world: &World,
+    who: &Identity,
+    host: &str,
+    (key, vmid): (&str, u32),
+    from: &str,
+) -> Result<(), Refusal> {
+    let (storage, name) = managed(who, from)?;
     world.stores.place(host, storage)?;
-    if ["iso/", "vztmpl/", "backup/", "snippets/"].iter().any(|kind| name.starts_with(kind)) {
-        let kind = name.split('/').next().unwrap_or_default();
-        return Err(format!("cannot import from '{from}' - content type '{kind}' is not 'images' or 'import'").into());
+    if let Some(kind) =
+        ["iso", "vztmpl", "backup", "snippets"].iter().find(|kind| name.starts_with(&format!("{kind}/")))
+    {
+        let complaint = format!("{from} has wrong type '{kind}' - needs to be 'images' or 'import'");
+        return Err(Refusal::parameter(key, complaint));
     }
-    let owner = world.stores.get(host, from).and_then(|volume| volume.vmid).filter(|owner| *owner != vmid);
-    match owner {
+    match world.stores.get(host, from).and_then(|volume| volume.vmid) {
         Some(owner) => rights::require_on_guest(world, who, owner, None, &["VM.Clone"]),
-        None => Ok(()),
+        None => check_volume(world, who, host, vmid, from),
     }
 }
 
@@ -178,8 +198,8 @@ impl Plan {
             Source::Empty(size) => Ok(*size),
             Source::CloudInit => Ok(CLOUD_INIT_SIZE),
             Source::Copy(from) => {
-                let source = world.stores.get(host, from).ok_or_else(|| format!("volume '{from}' does not exist"))?;
-                Ok(source.size)
+                let source = world.stores.get(host, from).map(|source| source.size);
+                source.ok_or_else(|| format!("cannot import from '{from}' - could not get size of {from}"))
             }
         }
     }
@@ -219,9 +239,9 @@ impl Plan {
     /// Prints a drive whose volume is there.
     fn keep(&self, world: &World, host: &str, bench: &Workbench) -> Result<(), String> {
         let mut drive = self.drive.clone();
-        if !drive.is_cdrom() && drive.file != "none" {
+        if split(&drive.file).is_some() {
             let volume = world.stores.get(host, &drive.file);
-            let volume = volume.ok_or_else(|| format!("volume '{}' does not exist", drive.file))?;
+            let volume = volume.ok_or_else(|| format!("volume {} does not exist", drive.file))?;
             drive.options.insert("size".to_owned(), drive::print_size(volume.size));
         }
         let printed = drive.print(world.version, &self.key)?;
@@ -259,9 +279,8 @@ impl Plan {
         let (allocate, copy) = (world.latencies.allocate, world.latencies.full_copy);
         let patience = lock.patience();
         let script = Script::new().lock(lock.clone(), false, patience).takes(format!("allocate {vmid}"), allocate);
-        Ok(script.then(move |world, task| {
+        Ok(script.then(move |world, _| {
             let volid = self.allocate(world, &host, vmid, &bench)?;
-            world.say(task, format!("{}: successfully created disk '{volid}'", self.key));
             let script = Script::new().unlock(lock);
             let script = if matches!(self.source, Source::Copy(_)) {
                 script.takes(format!("copy {vmid} {}", self.key), copy)
@@ -273,7 +292,10 @@ impl Plan {
                 if finished.as_ref().is_err_and(|error| error.starts_with("copy failed")) {
                     world.say(task, "qemu-img: error while writing: No space left on device");
                 }
-                finished.map(|()| Script::new())
+                finished?;
+                let printed = bench.made().options.get(&self.key).cloned().unwrap_or_default();
+                world.say(task, format!("{}: successfully created disk '{printed}'", self.key));
+                Ok(Script::new())
             }))
         }))
     }

@@ -7,9 +7,8 @@ use crate::world::World;
 
 const CPU: &[&str] = &["cores", "cpu", "cpulimit", "cpuunits", "numa", "smp", "sockets", "vcpus"];
 const MEMORY: &[&str] = &["allow-ksm", "balloon", "memory", "shares"];
-const HARDWARE: &[&str] = &[
-    "acpi", "audio0", "efidisk0", "hotplug", "kvm", "machine", "rng0", "scsihw", "smbios1", "tablet", "vga", "watchdog",
-];
+const HARDWARE: &[&str] =
+    &["acpi", "audio0", "hotplug", "kvm", "machine", "rng0", "scsihw", "smbios1", "tablet", "vga", "watchdog"];
 const GENERAL: &[&str] = &[
     "agent",
     "autostart",
@@ -102,21 +101,25 @@ pub(super) fn check_options<'a>(
     Ok(())
 }
 
-/// Refuses devices of the host to everybody but the administrator.
+/// Refuses devices of the host to everybody but the administrator. `verb` is what is done to the option.
 pub(super) fn check_device(
     world: &World,
     who: &Identity,
     (vmid, pool): (u32, Option<&str>),
-    key: &str,
-    value: Option<&str>,
+    (key, value): (&str, Option<&str>),
+    verb: &str,
 ) -> Result<(), Refusal> {
     let is_device = ["serial", "usb", "hostpci"].iter().any(|family| is_numbered(key, family));
     if !is_device || who.is_root() {
         return Ok(());
     }
+    if key.starts_with("hostpci") {
+        return Err(format!("only root can set '{key}' config for non-mapped devices").into());
+    }
     let is_harmless = value.is_none_or(|value| value == "socket" || value.starts_with("spice"));
-    if !is_harmless || key.starts_with("hostpci") {
-        return Err(format!("only root can set '{key}' config for real devices").into());
+    if !is_harmless {
+        let verb = if key.starts_with("usb") { "set" } else { verb };
+        return Err(format!("only root can {verb} '{key}' config for real devices").into());
     }
     require_on_guest(world, who, vmid, pool, &["VM.Config.HWType"])
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, Refusal, Request};
+use super::{Outcome, Request};
 use crate::access::Identity;
 use crate::blueprint::Storage;
 use crate::world::World;
@@ -130,20 +130,14 @@ pub(super) fn volume(world: &World, request: &Request) -> Outcome {
 pub(super) fn delete(world: &mut World, request: &Request) -> Outcome {
     let (host, volid) = (request.host.clone(), volid(request));
     let named = volid.clone();
-    let (storage, name) = split(&named).ok_or_else(|| format!("unable to parse volume ID '{named}'"))?;
+    let (storage, _) = split(&named).ok_or_else(|| format!("unable to parse volume ID '{named}'"))?;
     let owner = world.stores.get(&host, &volid).and_then(|volume| volume.vmid);
     let place = format!("/storage/{storage}");
     world.require(&request.who, &place, &["Datastore.Allocate"])?;
     world.stores.place(&host, storage)?;
-    if let Some(owner) = owner.filter(|owner| world.guests.contains_key(owner)) {
-        return Err(Refusal::from(format!(
-            "Cannot remove image, a guest with VMID '{owner}' exists!\nYou can delete the image from the guest's hardware pane"
-        )));
-    }
     let lock = world.stores.lock_name(&host, storage)?;
     let (patience, span) = (lock.patience(), world.latencies.destroy);
-    let last = name.rsplit('/').next().unwrap_or(name);
-    let id = format!("{}@{storage}", last.replace(':', "-"));
+    let id = owner.map_or_else(|| storage.to_owned(), |owner| format!("{owner}@{storage}"));
     let purpose = format!("free {volid}");
     let script = Script::new().lock(lock, false, patience).takes(purpose, span).act(move |world| {
         world.stores.free(&host, &volid)?;

@@ -195,6 +195,7 @@ impl Stores {
         let format = match format {
             Some(format) if is_file || format == "raw" => format,
             Some(format) => return Err(format!("unsupported format '{format}'")),
+            None if is_file && purpose == Purpose::CloudInit => "qcow2",
             None => "raw",
         };
         let (kind, name) = (spec.kind, self.new_name(&place, vmid, purpose, format));

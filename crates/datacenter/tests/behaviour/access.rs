@@ -194,7 +194,7 @@ fn some_things_only_the_administrator_may() {
             assert_eq!(refused.line(), format!("500 only root can set '{key}' config"));
         }
         let refused = site.ask("PUT", path, &[("serial0", "/dev/ttyS0")]).await;
-        assert_eq!(refused.line(), "500 only root can set 'serial0' config for real devices");
+        assert_eq!(refused.line(), "500 only root can modify 'serial0' config for real devices");
         site.log_in_as_root().await;
         site.put(path, &[("args", "-x")]).await;
         assert_eq!(site.config(101).await["args"], "-x");

@@ -30,16 +30,16 @@ fn what_is_written_reads_back_as_the_vendor_prints_it() {
     both(async |site| {
         assert_eq!(site.run("POST", "/nodes/pve/qemu", GUEST).await, "OK");
         let config = site.config(421).await;
+        // The older generation puts tags in order only when they change.
+        let is_eight = site.get("/version").await["release"] == "8.4";
+        let tags = if is_eight { "Castle;blue" } else { "blue;castle" };
         assert_eq!(config["efidisk0"], "local-lvm:vm-421-disk-0,efitype=4m,pre-enrolled-keys=0,size=4M");
         assert_eq!(config["scsi0"], "local-lvm:vm-421-disk-1,iothread=1,size=32G");
         assert_eq!(config["ide2"], "local-lvm:vm-421-cloudinit,media=cdrom");
         let net = config["net0"].as_str().unwrap();
         assert!(net.starts_with("virtio=BC:24:11:") && net.ends_with(",bridge=vmbr0"), "{net}");
         assert_eq!(config["boot"], "order=scsi0;ide2;net0");
-        assert_eq!(
-            (&config["cores"], &config["memory"], &config["tags"]),
-            (&json!(4), &json!("4096"), &json!("blue;castle"))
-        );
+        assert_eq!((&config["cores"], &config["memory"], &config["tags"]), (&json!(4), &json!("4096"), &json!(tags)));
         assert!(config["smbios1"].as_str().unwrap().starts_with("uuid="));
         assert_eq!(config["digest"].as_str().unwrap().len(), 40);
         let look = site.datacenter.look();
@@ -102,7 +102,10 @@ fn a_disk_can_be_imported() {
         assert!(refused.body["errors"]["scsi0"].as_str().unwrap().contains("import-from"), "{refused:?}");
         let absent = ("scsi0", "local-lvm:0,import-from=local:import/none.qcow2");
         let end = site.run("POST", "/nodes/pve/qemu", &[("vmid", "423"), absent]).await;
-        assert_eq!(end, "unable to create VM 423 - volume 'local:import/none.qcow2' does not exist");
+        assert_eq!(
+            end,
+            "unable to create VM 423 - cannot import from 'local:import/none.qcow2' - could not get size of local:import/none.qcow2"
+        );
     });
 }
 

@@ -86,6 +86,24 @@ fn status_and_name_lag_behind() {
     });
 }
 
+/// Goal: a number that is used again is told with its predecessor's name until the next broadcast. Method: one that is.
+#[test]
+fn the_name_of_a_predecessor_stays_for_a_while() {
+    let blueprint = quick().with_latencies(Latencies { broadcast: Duration::from_secs(10), ..Latencies::none() });
+    within(blueprint, async |site| {
+        assert_eq!(site.run("DELETE", "/nodes/pve/qemu/101", &[]).await, "OK");
+        assert_eq!(row(&site.get("/cluster/resources?type=vm").await, 101), Value::Null);
+        assert_eq!(
+            site.run("POST", "/nodes/pve/qemu", &[("vmid", "101"), ("name", "new"), ("tags", "mine")]).await,
+            "OK"
+        );
+        let told = row(&site.get("/cluster/resources?type=vm").await, 101);
+        assert_eq!((&told["name"], &told["tags"]), (&json!("router"), &json!("mine")));
+        site.clock.sleep(Duration::from_secs(10)).await;
+        assert_eq!(row(&site.get("/cluster/resources?type=vm").await, 101)["name"], "new");
+    });
+}
+
 #[test]
 fn several_hosts_are_a_cluster() {
     let hosts = ["a".to_owned(), "b".to_owned()];

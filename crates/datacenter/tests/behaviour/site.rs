@@ -149,7 +149,7 @@ impl Site {
         let config = [
             ("vmid", vmid),
             ("name", "talos-template"),
-            ("tags", "castle;blue"),
+            ("tags", "blue;castle"),
             ("memory", "2048"),
             ("agent", "enabled=1"),
             ("scsihw", "virtio-scsi-single"),

@@ -51,7 +51,7 @@ fn the_log_comes_in_pages() {
         assert_eq!(said.body["total"], 3);
         assert_eq!(
             said.body["data"],
-            json!([{ "n": 2, "t": "scsi1: successfully created disk 'local-lvm:vm-421-disk-1'" }])
+            json!([{ "n": 2, "t": "scsi1: successfully created disk 'local-lvm:vm-421-disk-1,size=1G'" }])
         );
         let all = site.ask("GET", &format!("/nodes/pve/tasks/{upid}/log"), &[("limit", "0")]).await;
         assert_eq!(all.body["data"][2]["t"], "TASK OK");

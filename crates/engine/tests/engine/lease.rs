@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use castle_engine::{
-    Applicant, CastleId, DirectoryStore, Expect, Fence, Found, Lease, LeaseError, Store, StoreError, StoreErrorKind, Stored, Tag,
-    Taking, lineage, look,
+    Applicant, CastleId, DirectoryStore, Expect, Fence, Found, Lease, LeaseError, Store, StoreError, StoreErrorKind,
+    Stored, Tag, Taking, lineage, look,
 };
 use castle_seams::{BoxFuture, Clock, Disk};
 use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};

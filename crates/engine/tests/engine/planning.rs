@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use castle_engine::{
-    Alone, CastleId, Change, Deaf, Decision, Fault, Graph, GraphBuilder, Impact, Journal, Layer, Operation, Outcome, Place,
-    Report, Step, StepId, Tools, Wanted, run,
+    Alone, CastleId, Change, Deaf, Decision, Fault, Graph, GraphBuilder, Impact, Journal, Layer, Operation, Outcome,
+    Place, Report, Step, StepId, Tools, Wanted, run,
 };
 use castle_seams::{BoxFuture, Disk};
 use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
@@ -25,11 +25,17 @@ impl Step for Wish {
     }
 
     fn decide(&self, (before,): &Self::Needs, (): &()) -> Decision {
-        let seen = before.iter().map(|value| value.to_string()).collect::<Vec<_>>().join("+");
+        let seen = before.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
         Decision::Change(Change::new("make", Impact::Create).differing("on", None, Some(seen)))
     }
 
-    fn act<'a>(&'a self, _: &'a Self::Needs, (): &'a (), _: &'a Change, operation: &'a Operation) -> BoxFuture<'a, Result<(), Fault>> {
+    fn act<'a>(
+        &'a self,
+        _: &'a Self::Needs,
+        (): &'a (),
+        _: &'a Change,
+        operation: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
         self.acted.lock().unwrap().push(operation.id.to_string());
         Box::pin(std::future::ready(Ok(())))
     }
@@ -91,7 +97,10 @@ fn a_run_that_changes_things_never_builds_on_what_is_not_there() {
         let doors: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
         let journal = Mutex::new(Journal::open(&doors, std::path::Path::new("/journal"), &castle()).unwrap().0);
         let report = plan(&graph(true, &acted), clock, Some(&journal), Some("above")).await;
-        assert!(matches!(report.outcomes[0].1, Outcome::Planned { .. }), "the other layer is only looked at: {report:?}");
+        assert!(
+            matches!(report.outcomes[0].1, Outcome::Planned { .. }),
+            "the other layer is only looked at: {report:?}"
+        );
         assert!(matches!(report.outcomes[1].1, Outcome::Skipped { .. }), "{report:?}");
         assert!(acted.lock().unwrap().is_empty());
     });

@@ -122,7 +122,13 @@ fn not_meant_and_foreign_is_never_touched() {
     in_virtual_time(async |clock| {
         let room = Room::plain(&small(), clock);
         for vmid in [420, 500, 1000] {
-            room.datacenter.add_guest(castle_datacenter::blueprint::Stranger::new(vmid, "pve", "theirs", "local-lvm", 8));
+            room.datacenter.add_guest(castle_datacenter::blueprint::Stranger::new(
+                vmid,
+                "pve",
+                "theirs",
+                "local-lvm",
+                8,
+            ));
         }
         let before: Vec<_> = [420, 500, 1000].map(|vmid| room.datacenter.digest_of(vmid)).into();
         done(&room.up().await);
@@ -188,9 +194,18 @@ fn an_earlier_life_is_refused_and_named() {
         done(&room.up().await);
         room.id.generation = 2;
         let report = room.up().await;
-        let guarded = report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.next.contains("castle wipe")));
+        let guarded =
+            report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.next.contains("castle wipe")));
         assert_eq!(guarded.count(), 1, "{report:?}");
-        assert_eq!(platform::within(&room.ground(false)).await.unwrap().iter().filter(|guest| guest.whose == Whose::Ours).count(), 2);
+        assert_eq!(
+            platform::within(&room.ground(false))
+                .await
+                .unwrap()
+                .iter()
+                .filter(|guest| guest.whose == Whose::Ours)
+                .count(),
+            2
+        );
     });
 }
 

@@ -9,7 +9,7 @@ use castle_proxmox::model::ErrorClass;
 use castle_testkit::in_virtual_time;
 use serde_json::json;
 
-use crate::room::{Room, blueprint, door, done, file};
+use crate::room::{Room, blueprint, done, door, file};
 
 fn small() -> String {
     file(1, 1, "nodes: [pve]")
@@ -116,7 +116,10 @@ fn without_a_quorum_nothing_is_begun_and_it_is_said() {
         room.datacenter.set_quorum(false);
         let report = room.up().await;
         let found = faults(&report);
-        assert!(found.iter().any(|fault| fault.evidence.contains("no quorum") && fault.next.contains("pvecm")), "{found:#?}");
+        assert!(
+            found.iter().any(|fault| fault.evidence.contains("no quorum") && fault.next.contains("pvecm")),
+            "{found:#?}"
+        );
         room.datacenter.set_quorum(true);
         done(&room.up().await);
     });
@@ -134,7 +137,8 @@ fn an_answer_that_is_not_json_and_one_of_50_mb_are_refused() {
     in_virtual_time(async |clock| {
         let huge = json!({"data": ["x".repeat(50 << 20)]});
         let odd = Reply { body: Some(json!("<html>a proxy</html>")), ..Reply::data(&json!(null)) };
-        for reply in [odd, Reply { body: Some(huge), ..Reply::data(&json!(null)) }, Reply::data(&json!({"no": "list"}))] {
+        for reply in [odd, Reply { body: Some(huge), ..Reply::data(&json!(null)) }, Reply::data(&json!({"no": "list"}))]
+        {
             let room = Room::plain(&small(), clock);
             room.datacenter.watch(Arc::new(Odd(reply)));
             let refusal = room.client().guests().await.unwrap_err();
@@ -174,8 +178,14 @@ fn down_ends_whatever_is_stuck_and_names_it() {
         assert!(room.datacenter.change_guest(423, &[("protection", Some("1"))]));
         let report = room.down().await;
         let found = faults(&report);
-        assert!(found.iter().any(|fault| fault.subject.contains("422") && fault.next.contains("qm unlock")), "{found:#?}");
-        assert!(found.iter().any(|fault| fault.subject.contains("423") && fault.next.contains("protection")), "{found:#?}");
+        assert!(
+            found.iter().any(|fault| fault.subject.contains("422") && fault.next.contains("qm unlock")),
+            "{found:#?}"
+        );
+        assert!(
+            found.iter().any(|fault| fault.subject.contains("423") && fault.next.contains("protection")),
+            "{found:#?}"
+        );
         let left: Vec<u32> = room.datacenter.look().guests.into_keys().filter(|vmid| *vmid >= 421).collect();
         assert_eq!(left, [422, 423, 998], "the image waits for its clones");
         room.datacenter.set_lock(422, None);

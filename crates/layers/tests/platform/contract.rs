@@ -146,7 +146,13 @@ impl Subject for Small {
             let description = guest.config.get("description").cloned().unwrap_or_default();
             let Owner::Ours(mark) = Mark::owner(&room.id, &description) else { return None };
             let is_template = guest.config.get("template").is_some_and(|template| template == "1");
-            Some(Doomed { vmid: guest.vmid, name: mark.name, host: guest.host.clone(), is_template, whose: Whose::Ours })
+            Some(Doomed {
+                vmid: guest.vmid,
+                name: mark.name,
+                host: guest.host.clone(),
+                is_template,
+                whose: Whose::Ours,
+            })
         });
         let mut graph = GraphBuilder::new();
         let doomed: Vec<Doomed> = ours.collect();

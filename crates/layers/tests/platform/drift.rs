@@ -5,7 +5,7 @@ use castle_engine::{Change, Impact, Outcome, Report};
 use castle_seams::Clock;
 use castle_testkit::in_virtual_time;
 
-use crate::room::{Room, blueprint, door, done, file};
+use crate::room::{Room, blueprint, done, door, file};
 
 fn small() -> String {
     file(1, 1, "nodes: [pve]")
@@ -90,7 +90,9 @@ fn the_list_alone_shows_what_the_file_wants_otherwise() {
     in_virtual_time(async |clock| {
         let mut room = Room::plain(&small(), clock);
         done(&room.up().await);
-        room.rewrite(&small().replace("cores: 2", "cores: 3").replace("disk: 16GiB, dataDisk", "disk: 24GiB, dataDisk"));
+        room.rewrite(
+            &small().replace("cores: 2", "cores: 3").replace("disk: 16GiB, dataDisk", "disk: 24GiB, dataDisk"),
+        );
         let plan = room.plan(false).await;
         let verbs: Vec<&str> = changes(&plan).iter().map(|change| change.verb.as_str()).collect();
         assert_eq!(verbs, ["configure", "resize"]);
@@ -114,7 +116,8 @@ fn guests_are_restarted_one_at_a_time() {
         done(&room.up().await);
         let tasks = room.datacenter.look().tasks;
         assert!(tasks.iter().all(|task| task.exit.as_deref() == Some("OK")), "{tasks:#?}");
-        let restarts: Vec<_> = room.datacenter.look().tasks.into_iter().filter(|task| task.kind == "qmreboot").collect();
+        let restarts: Vec<_> =
+            room.datacenter.look().tasks.into_iter().filter(|task| task.kind == "qmreboot").collect();
         assert_eq!(restarts.len(), 3);
         for pair in restarts.windows(2) {
             assert!(pair[0].ended.is_some_and(|end| end <= pair[1].started), "{restarts:#?}");

@@ -4,7 +4,7 @@ use castle_datacenter::{Latencies, Version};
 use castle_layers::{Why, place, survey};
 use castle_testkit::in_virtual_time;
 
-use crate::room::{Room, blueprint, door, done, file};
+use crate::room::{Room, blueprint, done, door, file};
 
 const THREE: &str = "nodes: [pve1, pve2, pve3]";
 

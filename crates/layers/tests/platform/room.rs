@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use castle_datacenter::{Asked, Blueprint, Datacenter, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, GuestView, Latencies, Reply, Version, Witness};
+use castle_datacenter::{
+    Asked, Blueprint, Datacenter, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, GuestView, Latencies, Reply, Version, Witness,
+};
 use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Journal, Report, Tools, Wanted, run};
 use castle_http::{Endpoint, Trust};
 use castle_layers::platform::{self, Design, Doomed, Whose};
@@ -109,6 +111,15 @@ impl Room {
         Self { datacenter, site, castle, nodes, clock, id: blue(), epoch: 1, clerk, strangers }
     }
 
+    /// A room where nobody holds requests against the vendor's description.
+    pub(crate) fn unjudged(blueprint: Blueprint, file: &str, clock: Arc<dyn Clock>) -> Self {
+        let mut room = Self::new(blueprint, file, clock);
+        room.datacenter.unwatch();
+        room.clerk = Arc::new(Clerk { vendor: None, counts: Mutex::default() });
+        room.datacenter.watch(room.clerk.clone());
+        room
+    }
+
     /// A room of one host, without latencies.
     pub(crate) fn plain(file: &str, clock: &VirtualClock) -> Self {
         Self::new(blueprint(&["pve"], Version::Nine).with_latencies(Latencies::none()), file, door(clock))
@@ -118,7 +129,17 @@ impl Room {
     pub(crate) fn again(&self) -> Self {
         let (datacenter, clerk, strangers) = (self.datacenter.clone(), self.clerk.clone(), self.strangers.clone());
         let (castle, nodes, site) = (self.castle.clone(), self.nodes.clone(), self.site.clone());
-        Self { datacenter, site, castle, nodes, clock: self.clock.clone(), id: self.id.clone(), epoch: self.epoch, clerk, strangers }
+        Self {
+            datacenter,
+            site,
+            castle,
+            nodes,
+            clock: self.clock.clone(),
+            id: self.id.clone(),
+            epoch: self.epoch,
+            clerk,
+            strangers,
+        }
     }
 
     /// Goes on with another file.
@@ -223,8 +244,11 @@ pub(crate) fn snapshot(datacenter: &Datacenter) -> String {
     let (look, mut text) = (datacenter.look(), String::new());
     for guest in look.guests.values() {
         let state = if guest.running { "running" } else { "stopped" };
-        writeln!(text, "guest {} on {}, {state}, pool {:?}, lock {:?}", guest.vmid, guest.host, guest.pool, guest.lock).unwrap();
-        for (key, value) in guest.config.iter().filter(|(key, _)| !["smbios1", "vmgenid", "meta", "digest"].contains(&key.as_str())) {
+        writeln!(text, "guest {} on {}, {state}, pool {:?}, lock {:?}", guest.vmid, guest.host, guest.pool, guest.lock)
+            .unwrap();
+        for (key, value) in
+            guest.config.iter().filter(|(key, _)| !["smbios1", "vmgenid", "meta", "digest"].contains(&key.as_str()))
+        {
             let drawn = |line: &&str| !line.starts_with("operation: ") && !line.starts_with("epoch: ");
             let value: Vec<&str> = value.lines().filter(drawn).collect();
             writeln!(text, "  {key}: {}", value.join(" | ")).unwrap();

@@ -71,7 +71,9 @@ impl Client {
         let paths = answer.as_object().ok_or_else(|| unreadable(subject))?;
         let privileges = |value: &Value| {
             let granted = value.as_object().into_iter().flatten();
-            granted.map(|(name, spreads)| (name.clone(), *spreads == 1 || *spreads == "1" || *spreads == true)).collect()
+            granted
+                .map(|(name, spreads)| (name.clone(), *spreads == 1 || *spreads == "1" || *spreads == true))
+                .collect()
         };
         Ok(paths.iter().map(|(path, value)| (path.clone(), privileges(value))).collect())
     }
@@ -147,7 +149,9 @@ impl Client {
         let subject = format!("the state of VM {vmid}");
         let path = format!("/nodes/{}/qemu/{vmid}/status/current", part(host));
         match self.get(&subject, &path, &Form::new()).await {
-            Ok(answer) => answer["status"].as_str().map(|status| Some(status == "running")).ok_or_else(|| unreadable(&subject)),
+            Ok(answer) => {
+                answer["status"].as_str().map(|status| Some(status == "running")).ok_or_else(|| unreadable(&subject))
+            }
             Err(refusal) if refusal.class == ErrorClass::Gone => Ok(None),
             Err(refusal) => Err(refusal),
         }

@@ -5,11 +5,13 @@ use std::time::Duration;
 use castle_http::Method;
 
 use super::{Client, part};
-use crate::model::{ErrorClass, Form, Refusal, TaskEnd, Upid};
+use crate::model::{ErrorClass, Form, Refusal, TaskEnd, Upid, each};
 
 /// How long the first look at a task waits, and the longest wait between two. Most are over within a second.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// How much of the log of a task that failed is read.
+const LOG_LINES: u32 = 500;
 /// How many looks in a row may fail before nobody knows what became of a task.
 const PATIENCE: u32 = 5;
 
@@ -41,15 +43,32 @@ impl Client {
         let begun = self.change(subject, method, path, form).await?;
         // Some changes are over when they are answered.
         let Some(name) = begun.as_str().filter(|text| text.starts_with("UPID:")) else { return Ok(0) };
-        let refusal =
-            |class, sentence: String| Refusal { class, subject: subject.to_owned(), sentence, changes: true };
+        let refusal = |class, sentence: String| Refusal { class, subject: subject.to_owned(), sentence, changes: true };
         let upid: Upid = name.parse().map_err(|error| refusal(ErrorClass::Unreadable, format!("{error}")))?;
         match self.follow(subject, &upid, bound).await? {
             TaskEnd::Well => Ok(0),
             TaskEnd::WithWarnings(count) => Ok(count),
             TaskEnd::Killed => Err(refusal(ErrorClass::Unknown, format!("its task was killed ({upid})"))),
-            TaskEnd::Failed(sentence) => Err(refusal(ErrorClass::of_sentence(&sentence), sentence)),
+            TaskEnd::Failed(sentence) => match ErrorClass::of_sentence(&sentence) {
+                // Some programs that a task runs tell the reason in its log alone.
+                ErrorClass::Other => {
+                    let (class, line) = self.reason(subject, &upid).await.unwrap_or((ErrorClass::Other, String::new()));
+                    let sentence = if line.is_empty() { sentence } else { format!("{sentence} ({line})") };
+                    Err(refusal(class, sentence))
+                }
+                class => Err(refusal(class, sentence)),
+            },
         }
+    }
+
+    /// The line of a task's log that tells why it failed, if one does.
+    async fn reason(&self, subject: &str, upid: &Upid) -> Option<(ErrorClass, String)> {
+        let path = format!("/nodes/{}/tasks/{}/log", part(&upid.node), part(&upid.to_string()));
+        let lines = self.get(subject, &path, &Form::new().with("limit", LOG_LINES)).await.ok()?;
+        let lines =
+            each(&lines, |line| line["t"].as_str().map(|text| text.trim().chars().take(200).collect::<String>()));
+        let classed = lines.into_iter().rev().map(|line| (ErrorClass::of_sentence(&line), line));
+        classed.into_iter().find(|(class, _)| *class != ErrorClass::Other)
     }
 
     /// Follows a task to its end, within a bound.

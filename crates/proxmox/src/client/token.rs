@@ -75,7 +75,18 @@ mod tests {
 
     #[test]
     fn what_is_no_token_is_told_and_not_repeated() {
-        for text in ["", "planted", "castle@pve!up", "castle!up=planted", "castle@pve=planted", "castle@pve!up=", "c@pve!up=pla nted", "@pve!up=x", "c@!up=x", "c@pve!=x"] {
+        for text in [
+            "",
+            "planted",
+            "castle@pve!up",
+            "castle!up=planted",
+            "castle@pve=planted",
+            "castle@pve!up=",
+            "c@pve!up=pla nted",
+            "@pve!up=x",
+            "c@!up=x",
+            "c@pve!=x",
+        ] {
             let told = Token::parse(text).unwrap_err().to_string();
             assert!(!told.contains("planted"), "{told}");
         }

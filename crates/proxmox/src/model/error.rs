@@ -56,7 +56,7 @@ pub enum ErrorClass {
 }
 
 /// Sentences and what they mean; the first that is found decides, so the special comes before the general.
-const SENTENCES: [(&str, ErrorClass); 27] = [
+const SENTENCES: [(&str, ErrorClass); 28] = [
     ("got timeout", ErrorClass::LockTimeout),
     ("got lock request timeout", ErrorClass::LockTimeout),
     ("unable to acquire lock", ErrorClass::LockTimeout),
@@ -80,6 +80,7 @@ const SENTENCES: [(&str, ErrorClass); 27] = [
     ("not enough space", ErrorClass::NoSpace),
     ("out of space", ErrorClass::NoSpace),
     ("insufficient free space", ErrorClass::NoSpace),
+    ("reached threshold", ErrorClass::NoSpace),
     ("does not exist", ErrorClass::Gone),
     ("no such", ErrorClass::Gone),
     ("unable to find", ErrorClass::Gone),
@@ -140,10 +141,13 @@ impl From<Refusal> for Fault {
             // What was answered cannot be read, but it was answered: it may have been done.
             ErrorClass::Unreadable if changes => (Class::EffectUnknown, "is that address really Proxmox?"),
             ErrorClass::Unreadable => (Class::Final, "is that address really Proxmox?"),
-            ErrorClass::Unreachable => (Class::RefusedBeforeEffect, "is the host up, and the address right? castle doctor"),
-            ErrorClass::Untrusted => {
-                (Class::Final, "on the host: pvenode cert info; if it is the right one, write its fingerprint into castle.yaml")
+            ErrorClass::Unreachable => {
+                (Class::RefusedBeforeEffect, "is the host up, and the address right? castle doctor")
             }
+            ErrorClass::Untrusted => (
+                Class::Final,
+                "on the host: pvenode cert info; if it is the right one, write its fingerprint into castle.yaml",
+            ),
             ErrorClass::Changed => (Class::RefusedBeforeEffect, ""),
             ErrorClass::NoQuorum => (Class::RetryableAfter(None), "bring the other hosts back: pvecm status"),
             ErrorClass::Unreached => (Class::RefusedBeforeEffect, "is that host up? pvecm status"),

@@ -10,8 +10,6 @@ use crate::client::Privileges;
 
 /// The place of all guests.
 const ALL_GUESTS: &str = "/vms";
-/// What it takes to give a guest tags.
-const TAGS: &str = "VM.Config.Options";
 /// The zone of bridges that are no virtual networks.
 const LOCAL_ZONE: &str = "localnetwork";
 
@@ -121,7 +119,7 @@ const GUESTS: [(&str, &str); 12] = [
     ("VM.Config.HWType", "machine type, disk controller and serial console"),
     ("VM.Config.Memory", "memory"),
     ("VM.Config.Network", "the network device"),
-    (TAGS, "name, tags and mark"),
+    ("VM.Config.Options", "name, tags and mark"),
     ("VM.PowerMgmt", "to start guests and to stop them"),
 ];
 
@@ -134,11 +132,7 @@ pub fn requirements(needs: &Needs, release: Release) -> Vec<Requirement> {
         ..Requirement::new(path, privilege, reason)
     };
     let home = pool.as_deref().unwrap_or(ALL_GUESTS);
-    // The tags of a guest that is being made are checked before it is in its pool, so they take the right to all guests; that one
-    // covers the guests of the pool too.
-    let place = |privilege| if privilege == TAGS { ALL_GUESTS } else { home };
-    let mut all: Vec<Requirement> =
-        GUESTS.map(|(privilege, reason)| guests(place(privilege), privilege, reason)).into();
+    let mut all: Vec<Requirement> = GUESTS.map(|(privilege, reason)| guests(home, privilege, reason)).into();
     if needs.agent {
         let (privilege, instead): (_, &[&str]) = if release.major < 9 {
             ("VM.Monitor", &[])
@@ -219,9 +213,6 @@ pub fn pveum(needs: &Needs, release: Release, user: &str, castle: &str) -> Vec<S
     ];
     if let Some(pool) = &needs.pool {
         lines.push(format!("pveum pool add {pool}"));
-        lines.push(format!(
-            "# On {ALL_GUESTS}, beside the pool: {TAGS}, for tags of a new guest are checked before it is in its pool."
-        ));
     } else {
         lines.push(format!("# On {ALL_GUESTS}, which is every guest: rights to a single VMID go when its guest is removed, and castle could"));
         lines.push(
@@ -262,7 +253,6 @@ fn role_of(needs: &Needs, path: &str) -> &'static str {
     let storage = path.strip_prefix("/storage/");
     match path {
         "/" => "cluster",
-        ALL_GUESTS if needs.pool.is_some() => "tags",
         _ if path == ALL_GUESTS || path.starts_with("/pool/") => "guests",
         _ if path.starts_with("/nodes/") => "hosts",
         _ if path.starts_with("/sdn/") => "network",

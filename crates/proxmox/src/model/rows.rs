@@ -8,7 +8,9 @@ use serde_json::Value;
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64().or_else(|| number.as_f64().filter(|float| *float >= 0.0).map(whole)),
-        Value::String(text) => text.parse().ok().or_else(|| text.parse::<f64>().ok().filter(|it| *it >= 0.0).map(whole)),
+        Value::String(text) => {
+            text.parse().ok().or_else(|| text.parse::<f64>().ok().filter(|it| *it >= 0.0).map(whole))
+        }
         _ => None,
     }
 }
@@ -156,6 +158,12 @@ impl Storage {
         })
     }
 
+    /// Whether a disk takes only the room of what is written to it, so that disks may be larger in sum than the storage.
+    #[must_use]
+    pub fn is_thin(&self) -> bool {
+        ["lvmthin", "zfspool", "rbd"].contains(&self.kind.as_str())
+    }
+
     /// Whether a disk in it can be the base of others that only hold what differs.
     #[must_use]
     pub fn can_link(&self) -> bool {
@@ -280,7 +288,8 @@ mod tests {
             "tags": "castle-blue, castle", "pool": "blue", "maxmem": "4294967296", "maxcpu": 4.0});
         assert_eq!(Guest::read(&whole), Guest::read(&odd));
         assert!(Guest::read(&json!({"vmid": 421})).is_none(), "without a host there is nobody to ask about it");
-        let fresh = Guest::read(&json!({"vmid": 421, "node": "pve", "type": "qemu", "lock": "clone", "status": "unknown"}));
+        let fresh =
+            Guest::read(&json!({"vmid": 421, "node": "pve", "type": "qemu", "lock": "clone", "status": "unknown"}));
         assert!(fresh.is_some_and(|guest| !guest.is_running() && guest.lock.as_deref() == Some("clone")));
     }
 
@@ -296,7 +305,10 @@ mod tests {
     #[test]
     fn a_configuration_keeps_its_digest_apart() {
         let config = Config::read(&json!({"digest": "abc", "cores": 4, "name": "x", "template": 1})).unwrap();
-        assert_eq!((config.digest.as_deref(), config.get("cores"), config.get("digest")), (Some("abc"), Some("4"), None));
+        assert_eq!(
+            (config.digest.as_deref(), config.get("cores"), config.get("digest")),
+            (Some("abc"), Some("4"), None)
+        );
         assert!(config.is_template());
     }
 }

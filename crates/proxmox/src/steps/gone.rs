@@ -57,7 +57,8 @@ impl RemoveGuest {
 
     /// Holds that it is the guest that was meant, and that it may go.
     fn guard(&self, config: &Config) -> Result<(), Fault> {
-        let guard = |evidence: String| Err(Fault::guard(self.subject(), evidence).next("castle status shows what is castle's"));
+        let guard =
+            |evidence: String| Err(Fault::guard(self.subject(), evidence).next("castle status shows what is castle's"));
         if !self.ground.vmids.contains(&self.vmid) {
             return guard("outside of the castle's VMIDs".to_owned());
         }
@@ -122,8 +123,9 @@ impl Step for RemoveGuest {
                 client.run(&subject, Method::POST, &format!("{path}/status/stop"), &form, Bound::SHORT).await?;
                 return Ok(());
             }
-            let warnings =
-                client.run(&subject, Method::DELETE, &path, &Form::new().with_flag("purge", true), Bound::SHORT).await?;
+            let warnings = client
+                .run(&subject, Method::DELETE, &path, &Form::new().with_flag("purge", true), Bound::SHORT)
+                .await?;
             if warnings > 0 {
                 let evidence = "is gone, but a disk of it could not be freed";
                 return Err(Fault::new(Class::Final, subject, evidence)

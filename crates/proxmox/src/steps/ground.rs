@@ -91,7 +91,8 @@ impl Ground {
             }
             Owner::Stranger => {
                 let evidence = format!("is not castle's: it is called `{called}` and has no mark");
-                Err(Fault::guard(subject, evidence).next("give this castle other vmids in castle.yaml, or move that guest"))
+                Err(Fault::guard(subject, evidence)
+                    .next("give this castle other vmids in castle.yaml, or move that guest"))
             }
         }
     }

@@ -68,7 +68,9 @@ impl MakeGuest {
         let Some(row) = guests.get(&vmid) else { return Ok(Sight::Absent) };
         if !row.is_machine {
             let evidence = format!("is a container on {}, not castle's", row.host);
-            return Err(Fault::guard(format!("guest {vmid}"), evidence).next("give this castle other vmids in castle.yaml"));
+            return Err(
+                Fault::guard(format!("guest {vmid}"), evidence).next("give this castle other vmids in castle.yaml")
+            );
         }
         if !self.ground.deep && self.wanted.is_shown_by(&self.ground.castle, row) {
             return Ok(Sight::AsWanted(Standing { vmid, host: row.host.clone() }));
@@ -113,10 +115,11 @@ impl MakeGuest {
         let digest = there.config.digest.clone().unwrap_or_default();
         match change.verb.as_str() {
             "resize" => {
-                let grow = self.wanted.deviations(&there.config).into_iter().find_map(|deviation| match deviation.remedy {
-                    Remedy::Grow(size) => Some((deviation.option, size)),
-                    _ => None,
-                });
+                let grow =
+                    self.wanted.deviations(&there.config).into_iter().find_map(|deviation| match deviation.remedy {
+                        Remedy::Grow(size) => Some((deviation.option, size)),
+                        _ => None,
+                    });
                 let Some((disk, size)) = grow else { return Ok(()) };
                 let form = Form::new().with("disk", disk).with("size", human(size)).with("digest", digest);
                 client.run(&subject, Method::PUT, &path("resize"), &form, Bound::SHORT).await?;
@@ -139,11 +142,22 @@ impl MakeGuest {
             }
             "restart" => {
                 let _turn = self.ground.restarting().await;
-                client.run(&subject, Method::POST, &path("status/reboot"), &Form::new().with("timeout", 120), Bound::SHORT).await?;
+                client
+                    .run(
+                        &subject,
+                        Method::POST,
+                        &path("status/reboot"),
+                        &Form::new().with("timeout", 120),
+                        Bound::SHORT,
+                    )
+                    .await?;
             }
             _ => {
-                return Err(Fault::guard(subject, "would have to be destroyed and made anew, and castle does not do that to a node by itself")
-                    .next("restore the sizes and the storage that it has, or: castle down, then castle up"));
+                return Err(Fault::guard(
+                    subject,
+                    "would have to be destroyed and made anew, and castle does not do that to a node by itself",
+                )
+                .next("restore the sizes and the storage that it has, or: castle down, then castle up"));
             }
         }
         Ok(())
@@ -206,7 +220,9 @@ impl Step for MakeGuest {
                 ];
                 let change = differences
                     .into_iter()
-                    .fold(Change::new("clone", Impact::Create), |change, (field, (is, wanted))| change.differing(field, is, wanted));
+                    .fold(Change::new("clone", Impact::Create), |change, (field, (is, wanted))| {
+                        change.differing(field, is, wanted)
+                    });
                 return Decision::Change(change);
             }
             Sight::There(there) => there,
@@ -232,7 +248,11 @@ impl Step for MakeGuest {
             return change("configure", impact, &writes);
         }
         if self.wanted.pool.is_some() && there.pool != self.wanted.pool {
-            return Decision::Change(Change::new("pool", Impact::InPlace).differing("pool", there.pool.clone(), self.wanted.pool.clone()));
+            return Decision::Change(Change::new("pool", Impact::InPlace).differing(
+                "pool",
+                there.pool.clone(),
+                self.wanted.pool.clone(),
+            ));
         }
         Decision::Nothing
     }

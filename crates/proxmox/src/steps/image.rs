@@ -83,11 +83,22 @@ pub struct MakeImage {
     untidy: Mutex<bool>,
 }
 
+/// How far an image has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It was made from the download.
+    Made,
+    /// And has its tags. They are not written when it is made: that would take a right on guests outside of the pool.
+    Labelled,
+    /// And is a template.
+    Template,
+}
+
 /// What looking for an image tells.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The template, or what is to become one.
-    here: Option<(u32, bool)>,
+    here: Option<(u32, Stage)>,
     free: Option<u32>,
     /// Images of this castle that are not this one.
     others: Vec<(u32, String)>,
@@ -116,8 +127,12 @@ impl MakeImage {
                 found.free = found.free.or(Some(vmid));
                 continue;
             };
-            if row.is_template && row.host == image.host && row.tags.is_superset(&image.tags(castle)) && !self.ground.deep {
-                found.here = Some((vmid, true));
+            if row.is_template
+                && row.host == image.host
+                && row.tags.is_superset(&image.tags(castle))
+                && !self.ground.deep
+            {
+                found.here = Some((vmid, Stage::Template));
                 continue;
             }
             if matches!(row.lock.as_deref(), Some("clone" | "create")) {
@@ -126,7 +141,16 @@ impl MakeImage {
             let Some(config) = client.config(&row.host, vmid).await? else { continue };
             match Mark::owner(castle, config.description()) {
                 Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == image.name && row.host == image.host => {
-                    found.here = Some((vmid, config.is_template()));
+                    let tags = config.get("tags").unwrap_or_default();
+                    let is_labelled = image.tags(castle).iter().all(|tag| tags.split(';').any(|its| its == tag));
+                    found.here = Some((
+                        vmid,
+                        match (config.is_template(), is_labelled) {
+                            (true, true) => Stage::Template,
+                            (false, true) => Stage::Labelled,
+                            (_, false) => Stage::Made,
+                        },
+                    ));
                 }
                 Owner::Ours(mark) | Owner::Earlier(mark) => found.others.push((vmid, mark.name)),
                 Owner::Other(_) | Owner::Stranger => {
@@ -167,14 +191,12 @@ impl MakeImage {
     async fn create(&self, vmid: u32, operation: &Operation) -> Result<(), Refusal> {
         let (castle, Image { name, host, pool, hardware, .. }) = (&self.ground.castle, &self.image);
         let mark = Mark::new(castle, name, &operation.id, operation.epoch);
-        let tags: Vec<String> = self.image.tags(castle).into_iter().collect();
         let thread = if hardware.iothread { ",iothread=1" } else { "" };
         let disk = format!("{}:0,import-from={}{thread}", hardware.storage, self.image.volume(castle));
         let form = Wanted::template_form(hardware)
             .with("vmid", vmid)
             .with("name", name)
             .with("description", mark)
-            .with("tags", tags.join(";"))
             .with("pool", pool.as_deref().unwrap_or_default())
             .with(SYSTEM_DISK, disk)
             .with("boot", format!("order={SYSTEM_DISK}"));
@@ -214,12 +236,13 @@ impl Step for MakeImage {
             Decision::Change(Change::new(verb, impact).differing(field, None, Some(wanted)))
         };
         match (found.here, found.free) {
-            (Some((_, true)), _) if found.is_downloaded && !self.is_untidy() => {
+            (Some((_, Stage::Template)), _) if found.is_downloaded && !self.is_untidy() => {
                 let gone = Change::new("tidy", Impact::InPlace);
                 Decision::Change(gone.differing("download", Some(format!("in {storage}")), None))
             }
-            (Some((_, true)), _) => Decision::Nothing,
-            (Some((vmid, false)), _) => say("convert", Impact::Create, "template", vmid.to_string()),
+            (Some((_, Stage::Template)), _) => Decision::Nothing,
+            (Some((vmid, Stage::Made)), _) => say("label", Impact::InPlace, "tags", vmid.to_string()),
+            (Some((vmid, Stage::Labelled)), _) => say("convert", Impact::Create, "template", vmid.to_string()),
             (None, _) if !is_needed => Decision::Nothing,
             (None, Some(vmid)) if found.is_downloaded => {
                 say("create", Impact::Create, "template", format!("{vmid} from {name}"))
@@ -245,6 +268,12 @@ impl Step for MakeImage {
             match change.verb.as_str() {
                 "download" => self.download().await?,
                 "create" => self.create(slot, operation).await?,
+                "label" => {
+                    let tags: Vec<String> = self.image.tags(&self.ground.castle).into_iter().collect();
+                    let path = format!("/nodes/{}/qemu/{slot}/config", part(&self.image.host));
+                    let form = Form::new().with("tags", tags.join(";"));
+                    self.ground.client.run(&self.subject(), Method::POST, &path, &form, Bound::SHORT).await?;
+                }
                 "convert" => {
                     let path = format!("/nodes/{}/qemu/{slot}/template", part(&self.image.host));
                     let subject = self.subject();
@@ -283,7 +312,10 @@ async fn discard(ground: &Ground, vmid: u32, name: &str) -> Result<(), Fault> {
     match Mark::owner(&ground.castle, config.description()) {
         Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == name && ground.vmids.contains(&vmid) => {
             let path = format!("/nodes/{}/qemu/{vmid}", part(&row.host));
-            ground.client.run(&subject, Method::DELETE, &path, &Form::new().with_flag("purge", true), Bound::SHORT).await?;
+            ground
+                .client
+                .run(&subject, Method::DELETE, &path, &Form::new().with_flag("purge", true), Bound::SHORT)
+                .await?;
             Ok(())
         }
         _ => Err(Fault::guard(subject, "is no longer an image of this castle")),
@@ -319,7 +351,12 @@ impl Step for DropOldImages {
             let client = &self.ground.client;
             let guests = self.ground.guests(self.looks.since(client.clock().monotonic())).await?;
             let mut old = Vec::new();
-            for row in self.slots.iter().filter_map(|vmid| guests.get(vmid)).filter(|row| row.name.as_ref() != Some(&self.name)) {
+            for row in self
+                .slots
+                .iter()
+                .filter_map(|vmid| guests.get(vmid))
+                .filter(|row| row.name.as_ref() != Some(&self.name))
+            {
                 let Some(config) = client.config(&row.host, row.vmid).await? else { continue };
                 match Mark::owner(&self.ground.castle, config.description()) {
                     Owner::Ours(mark) | Owner::Earlier(mark) if mark.name != self.name && config.is_template() => {

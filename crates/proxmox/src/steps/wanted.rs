@@ -225,8 +225,9 @@ impl Wanted {
             line.get("file").map(str::to_owned)
         };
         let mut found = Vec::new();
-        let is_ours =
-            |file: &str| file.starts_with(&format!("{storage}:")) && file.contains(&format!("vm-{}-cloudinit", self.vmid));
+        let is_ours = |file: &str| {
+            file.starts_with(&format!("{storage}:")) && file.contains(&format!("vm-{}-cloudinit", self.vmid))
+        };
         if !file_of(cloud_init_drive).is_some_and(|file| is_ours(&file)) {
             let wanted = format!("{storage}:cloudinit");
             found.push(Deviation::set(cloud_init_drive, config.get(cloud_init_drive), &wanted));
@@ -242,8 +243,13 @@ impl Wanted {
     /// The deviation of the tags.
     pub(crate) fn tags_deviation(&self, castle: &CastleId, config: &Config) -> Option<Deviation> {
         let wanted = self.tags(castle);
-        let is: BTreeSet<String> =
-            config.get("tags").unwrap_or_default().split([';', ',', ' ']).filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+        let is: BTreeSet<String> = config
+            .get("tags")
+            .unwrap_or_default()
+            .split([';', ',', ' '])
+            .filter(|tag| !tag.is_empty())
+            .map(str::to_owned)
+            .collect();
         // Tags that people add are theirs.
         if is.is_superset(&wanted) && is.iter().all(|tag| wanted.contains(tag) || !tag.starts_with(DIGEST_TAG)) {
             return None;

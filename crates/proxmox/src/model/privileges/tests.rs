@@ -76,18 +76,6 @@ fn rights_to_guests_hold_by_their_pool_or_for_every_number() {
 }
 
 #[test]
-fn tags_of_new_guests_are_not_covered_by_their_pool() {
-    let needs = needs(Some("blue"));
-    let all = requirements(&needs, NINE);
-    let by_pool: Vec<&str> = all.iter().map(|it| it.privilege).collect();
-    let mut paths = granted(&[("/", "Sys.Audit* Sys.AccessNetwork* SDN.Use* Datastore.AllocateSpace*")]);
-    paths.extend(granted(&[("/storage", "Datastore.Allocate* Datastore.AllocateSpace* Datastore.AllocateTemplate*")]));
-    paths.extend(granted(&[("/pool/blue", &by_pool.join(" "))]));
-    let lacks: Vec<(String, &str)> = missing(&all, &paths).into_iter().map(|it| (it.path, it.privilege)).collect();
-    assert_eq!(lacks, [("/vms".to_owned(), "VM.Config.Options")]);
-}
-
-#[test]
 fn places_follow_the_castle() {
     let paths =
         |needs: &Needs| -> BTreeSet<String> { requirements(needs, NINE).into_iter().map(|it| it.path).collect() };
@@ -151,7 +139,6 @@ fn the_commands_give_just_what_is_needed() {
     # What the castle `blue` needs of Proxmox VE 9, and nothing else. As root, on any one host.
     # Run it again whenever you like: of what exists already pveum says so, and goes on.
     pveum pool add blue
-    # On /vms, beside the pool: VM.Config.Options, for tags of a new guest are checked before it is in its pool.
     # If vmbr0 is a virtual network, write its zone in place of localnetwork.
     # Can be left out: Datastore.Allocate (to remove the download once it has become an image).
     # Can be left out: Sys.Audit (free memory, so that nodes go where they fit).
@@ -162,7 +149,7 @@ fn the_commands_give_just_what_is_needed() {
     pveum role add castle-blue-disks
     pveum role modify castle-blue-disks --privs 'Datastore.AllocateSpace'
     pveum role add castle-blue-guests
-    pveum role modify castle-blue-guests --privs 'Pool.Audit VM.Allocate VM.Audit VM.Clone VM.Config.CDROM VM.Config.CPU VM.Config.Cloudinit VM.Config.Disk VM.Config.HWType VM.Config.Memory VM.Config.Network VM.GuestAgent.Audit VM.PowerMgmt'
+    pveum role modify castle-blue-guests --privs 'Pool.Audit VM.Allocate VM.Audit VM.Clone VM.Config.CDROM VM.Config.CPU VM.Config.Cloudinit VM.Config.Disk VM.Config.HWType VM.Config.Memory VM.Config.Network VM.Config.Options VM.GuestAgent.Audit VM.PowerMgmt'
     pveum role add castle-blue-hosts
     pveum role modify castle-blue-hosts --privs 'Sys.AccessNetwork Sys.Audit'
     pveum role add castle-blue-images
@@ -171,14 +158,11 @@ fn the_commands_give_just_what_is_needed() {
     pveum role modify castle-blue-iso --privs 'Datastore.Audit'
     pveum role add castle-blue-network
     pveum role modify castle-blue-network --privs 'SDN.Use'
-    pveum role add castle-blue-tags
-    pveum role modify castle-blue-tags --privs 'VM.Config.Options'
     pveum user add castle@pve
     # Shows the secret once: keep it where `token` in castle.yaml says, as USER@REALM!NAME=SECRET.
     pveum user token add castle@pve blue --privsep 1
     # A token may what both it and its user may, so both are named.
     pveum acl modify /pool/blue --users castle@pve --tokens 'castle@pve!blue' --roles castle-blue-guests --propagate 0
-    pveum acl modify /vms --users castle@pve --tokens 'castle@pve!blue' --roles castle-blue-tags --propagate 1
     pveum acl modify /storage/local-lvm --users castle@pve --tokens 'castle@pve!blue' --roles castle-blue-disks --propagate 0
     pveum acl modify /storage/local --users castle@pve --tokens 'castle@pve!blue' --roles castle-blue-images --propagate 0
     pveum acl modify /storage/cds --users castle@pve --tokens 'castle@pve!blue' --roles castle-blue-iso --propagate 0

@@ -76,8 +76,18 @@ fn what_differs_is_found_and_classed() {
         ("cores", None, Impact::Reboot, "4"),
         ("name", Some("other"), Impact::InPlace, "blue-worker-1"),
         ("onboot", None, Impact::InPlace, "1"),
-        ("net0", Some("virtio=02:9B:0A:AB:F4:61,bridge=vmbr1,tag=7"), Impact::InPlace, "virtio=02:9B:0A:AB:F4:61,bridge=vmbr0,tag=7"),
-        ("net0", Some("virtio=02:9B:0A:AB:F4:61,bridge=vmbr0,firewall=1,tag=7"), Impact::InPlace, "virtio=02:9B:0A:AB:F4:61,bridge=vmbr0,tag=7"),
+        (
+            "net0",
+            Some("virtio=02:9B:0A:AB:F4:61,bridge=vmbr1,tag=7"),
+            Impact::InPlace,
+            "virtio=02:9B:0A:AB:F4:61,bridge=vmbr0,tag=7",
+        ),
+        (
+            "net0",
+            Some("virtio=02:9B:0A:AB:F4:61,bridge=vmbr0,firewall=1,tag=7"),
+            Impact::InPlace,
+            "virtio=02:9B:0A:AB:F4:61,bridge=vmbr0,tag=7",
+        ),
         ("cpu", Some("kvm64"), Impact::Reboot, "x86-64-v2-AES"),
         ("cpu", Some("x86-64-v2-AES,flags=+aes"), Impact::Reboot, "x86-64-v2-AES"),
         ("agent", None, Impact::Reboot, "1"),
@@ -148,7 +158,9 @@ fn the_digest_tells_everything_that_is_wanted_but_not_where() {
     assert_eq!(reader(|it| it.host = "elsewhere".into()), usual, "a guest that was moved is as wanted");
     let other_life = CastleId { generation: 2, ..castle() };
     assert_ne!(wanted().tags(&other_life), usual);
-    let fits = |tag: &String| tag.len() <= 40 && tag.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    let fits = |tag: &String| {
+        tag.len() <= 40 && tag.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
     assert!(usual.iter().all(fits), "{usual:?}");
 }
 
@@ -158,7 +170,8 @@ fn tags_of_people_stay_and_old_digests_go() {
     let own: Vec<String> = wanted().tags(&castle()).into_iter().collect();
     assert_eq!(tags(&own.join(";")), None);
     assert_eq!(tags(&format!("backup;{};mine", own.join(";"))), None);
-    let [Remedy::Set(written)] = [tags(&format!("backup;castle-is-000000000000;{}", own.join(";"))).unwrap().remedy] else {
+    let [Remedy::Set(written)] = [tags(&format!("backup;castle-is-000000000000;{}", own.join(";"))).unwrap().remedy]
+    else {
         panic!("tags are written")
     };
     assert_eq!(written, format!("backup;{}", own.join(";")));
