@@ -3,7 +3,6 @@
 //! A *peer* is such a program, obtained once into a cache folder and pinned. A *suite* runs castle and peers side by side
 //! and holds that they agree. What cannot be obtained on this machine is skipped and said so; in CI nothing may be.
 
-mod hypervisor;
 mod obtain;
 mod server;
 mod suites;
@@ -44,7 +43,7 @@ impl Bench {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let suites: Vec<_> = suites::SUITES.iter().chain([&hypervisor::SUITE]).collect();
+    let suites = suites::SUITES;
     if let Some(unknown) = args.suites.iter().find(|name| !suites.iter().any(|suite| suite.name == *name)) {
         bail!(
             "there is no suite {unknown}; there are {}",

@@ -2,6 +2,7 @@
 
 mod bucket;
 mod dial;
+mod hypervisor;
 mod schema;
 mod secrets;
 mod state;
@@ -62,6 +63,12 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &["moto"],
         holds: "requests to a bucket are signed as the vendor's own library signs them",
         run: bucket::signatures,
+    },
+    Suite {
+        name: "hypervisor",
+        needs: &["proxmoxer"],
+        holds: "the embedded datacenter is a Proxmox to proxmoxer, from login to deletion",
+        run: hypervisor::hypervisor,
     },
     Suite {
         name: "schema",

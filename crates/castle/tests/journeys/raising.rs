@@ -186,6 +186,35 @@ fn another_castle_on_the_same_numbers_is_refused_before_anything_is_done() {
 }
 
 #[test]
+fn wiping_takes_what_is_marked_and_the_rest_only_by_name() {
+    let room = Room::new(400);
+    // Two guests of somebody else are within the range of this one.
+    let wide = BLUE.replace("platform: embedded", "platform: {embedded: {vmids: 100-200}}");
+    let wide = wide.replace("firstAddress: 127.42.0.11", "firstVmid: 110, firstAddress: 127.42.0.11");
+    room.world
+        .write("castle.yaml", wide.replace("firstAddress: 127.42.0.21", "firstVmid: 120, firstAddress: 127.42.0.21"));
+    assert_eq!(room.castle(&["up"]).code, Some(0));
+    let asked = room.castle(&["wipe"]);
+    assert_eq!(asked.code, Some(3), "{}", asked.transcript());
+    let unnamed = room.castle(&["wipe", "--force-range"]);
+    assert!(
+        unnamed.code == Some(3) && unnamed.stderr.contains("type the castle's name, blue"),
+        "{}",
+        unnamed.transcript()
+    );
+    assert_eq!(room.castle(&["wipe", "--force-range", "--confirm", "green"]).code, Some(3));
+    assert_eq!(room.castle(&["wipe", "--force-range", "--yes"]).code, Some(4), "yes is no name");
+    assert_eq!(room.states(), ["running"; 3], "nothing is gone so far");
+
+    let wiped = room.castle(&["wipe", "--yes"]);
+    insta::assert_snapshot!("wipe", steady(&wiped.transcript()));
+    let range = room.castle(&["wipe", "--force-range", "--confirm", "blue", "--json"]).result();
+    let names: Vec<&str> =
+        range["gone"].as_array().unwrap().iter().map(|gone| gone["name"].as_str().unwrap()).collect();
+    assert_eq!((names, &range["leftovers"]), (vec!["nas", "router"], &Value::Array(Vec::new())));
+}
+
+#[test]
 fn only_one_works_at_a_time() {
     let room = Room::new(20);
     let mut first = room.start(&["up"]);
@@ -247,21 +276,22 @@ fn a_real_proxmox_is_reached_the_same_way() {
 fn the_doctor_finds_what_is_in_the_way() {
     let room = Room::new(400);
     insta::assert_snapshot!("doctor_of_a_good_site", room.castle(&["doctor"]).transcript());
-    room.world.write(
-        "green/castle.yaml",
-        BLUE.replace("castle: blue", "castle: green").replace("memory: 8GiB", "memory: 800GiB"),
-    );
     assert_eq!(room.castle(&["up"]).code, Some(0));
-    let ill = room.castle(&["doctor", "green", "--json"]);
-    assert_eq!((ill.code, &ill.result()["result"]), (Some(1), &"wrong".into()), "{}", ill.transcript());
-    let wrong: Vec<String> = ill.result()["findings"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|finding| finding["verdict"] == "wrong")
-        .map(|finding| finding["check"].as_str().unwrap().to_owned())
-        .collect();
-    assert!(wrong.contains(&"placement".to_owned()) && wrong.contains(&"vmids".to_owned()), "{wrong:?}");
+    let wrong = |castle: String| -> Vec<String> {
+        room.world.write("other/castle.yaml", castle);
+        let ill = room.castle(&["doctor", "other", "--json"]);
+        assert_eq!((ill.code, &ill.result()["result"]), (Some(1), &"wrong".into()), "{}", ill.transcript());
+        let findings = ill.result()["findings"].as_array().unwrap().clone();
+        let wrong = findings.iter().filter(|finding| finding["verdict"] == "wrong");
+        wrong.map(|finding| finding["check"].as_str().unwrap().to_owned()).collect()
+    };
+    let green = BLUE.replace("castle: blue", "castle: green");
+    assert_eq!(wrong(green.clone()), ["vmids"; 4], "three nodes and the image are another castle's");
+    let large = green.replace("memory: 8GiB", "memory: 800GiB");
+    assert_eq!(
+        wrong(large.replace("platform: embedded", "platform: {embedded: {vmids: 20000-20100}}")),
+        ["placement"; 2]
+    );
     // Without a hypervisor the commands are printed all the same.
     let world = World::with_castle(&BLUE.replace(
         "platform: embedded\n",

@@ -66,6 +66,7 @@ impl SmallRoom {
         let fate = Arc::new(Fate { pulse: pulse.clone(), calls: Mutex::default(), failing: Mutex::default() });
         room.datacenter.unwatch();
         room.datacenter.watch(fate.clone());
+        room.watch();
         Self { room, fate }
     }
 

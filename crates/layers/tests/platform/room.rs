@@ -104,11 +104,17 @@ impl Room {
         let vendor = vendor(blueprint.version);
         let datacenter = Datacenter::new(blueprint, clock.clone());
         let clerk = Arc::new(Clerk { vendor, counts: Mutex::default() });
-        datacenter.watch(clerk.clone());
         let (castle, nodes) = read(file);
         let site = Site::of(&castle);
         let strangers = datacenter.look().guests.into_values().collect();
-        Self { datacenter, site, castle, nodes, clock, id: blue(), epoch: 1, clerk, strangers }
+        let room = Self { datacenter, site, castle, nodes, clock, id: blue(), epoch: 1, clerk, strangers };
+        room.watch();
+        room
+    }
+
+    /// Lets the clerk see every request, after whoever watches already.
+    pub(crate) fn watch(&self) {
+        self.datacenter.watch(self.clerk.clone());
     }
 
     /// A room where nobody holds requests against the vendor's description.
@@ -116,7 +122,7 @@ impl Room {
         let mut room = Self::new(blueprint, file, clock);
         room.datacenter.unwatch();
         room.clerk = Arc::new(Clerk { vendor: None, counts: Mutex::default() });
-        room.datacenter.watch(room.clerk.clone());
+        room.watch();
         room
     }
 

@@ -24,3 +24,24 @@ fn five_guests_and_a_hundred_cost_the_same_number_of_requests() {
     assert_eq!(few, many);
     assert!(few.values().sum::<u32>() <= 6, "{few:?}");
 }
+
+/// What a raise with drawn latencies comes to, to the last request and the last moment.
+fn trace(seed: u64) -> String {
+    in_virtual_time(async |clock| {
+        use castle_seams::Clock;
+        let blueprint = crate::room::blueprint(&["pve"], castle_datacenter::Version::Nine).with_seed(seed);
+        let room = Room::new(blueprint, &file(3, 2, "nodes: [pve]"), crate::room::door(clock));
+        let report = room.up().await;
+        done(&report);
+        let took: Vec<_> =
+            report.timeline.critical_path.iter().map(|span| (span.step.to_string(), span.worked)).collect();
+        format!("{:?}\n{took:?}\n{:?}\n{}", clock.monotonic(), room.requests(), room.datacenter.look())
+    })
+}
+
+#[test]
+fn the_same_seed_gives_the_same_raise() {
+    let first = trace(1);
+    assert_eq!(first, trace(1));
+    assert_ne!(first, trace(2));
+}
