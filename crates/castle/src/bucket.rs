@@ -19,7 +19,7 @@ pub(crate) fn open(bucket: &S3Bucket, castle_file: &Path, doors: &Doors) -> Resu
         secret(reference, castle_file, doors.disk.as_ref()).map_err(|why| format!("state.store.s3.{what}: {why}"))
     };
     let credentials = Credentials {
-        access_key_id: resolve(&bucket.access_key, "accessKey")?.to_string(),
+        access_key_id: resolve(&bucket.access_key, "accessKey")?.expose().to_owned(),
         secret_access_key: resolve(&bucket.secret_key, "secretKey")?,
         session_token: None,
     };

@@ -47,6 +47,6 @@ fn access(proxmox: &Proxmox, castle_file: &Path, doors: &Doors) -> Result<Access
     };
     let named = |why: String| format!("platform.proxmox.token: {why}");
     let text = secret(&proxmox.token, castle_file, doors.disk.as_ref()).map_err(named)?;
-    let token = Token::parse(&text).map_err(|error| named(error.to_string()))?;
+    let token = Token::parse(text.expose()).map_err(|error| named(error.to_string()))?;
     Ok(Access { endpoint, trust, token })
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use castle_seams::Disk;
+use castle_secrets::Secret;
 use castle_spec::values::SecretReference;
 use zeroize::Zeroizing;
 
@@ -10,21 +11,17 @@ use zeroize::Zeroizing;
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
 /// What a reference in `castle_file` refers to. No error repeats any of it.
-pub(crate) fn secret(
-    reference: &SecretReference,
-    castle_file: &Path,
-    disk: &dyn Disk,
-) -> Result<Zeroizing<String>, String> {
+pub(crate) fn secret(reference: &SecretReference, castle_file: &Path, disk: &dyn Disk) -> Result<Secret, String> {
     let text = match reference {
         SecretReference::Env(name) => {
-            std::env::var(name).map(Zeroizing::new).map_err(|_| format!("the environment has no {name}"))?
+            std::env::var(name).map(Secret::from).map_err(|_| format!("the environment has no {name}"))?
         }
         SecretReference::File(path) => {
             let file = castle_file.parent().unwrap_or(Path::new("")).join(path);
             let bytes = disk.read(&file, MAX_SECRET_BYTES).map_err(|error| error.to_string())?;
             let bytes = Zeroizing::new(bytes);
             let text = std::str::from_utf8(&bytes).map_err(|_| format!("{} is not text", file.display()))?;
-            Zeroizing::new(text.trim_end_matches('\n').to_owned())
+            Secret::from(text.trim_end_matches('\n').to_owned())
         }
         SecretReference::Sops { .. } | SecretReference::Vault(_) => {
             return Err(format!("{reference} cannot be opened by this castle yet: use env:NAME or file:PATH"));

@@ -16,7 +16,7 @@ use std::time::Duration;
 use castle_engine::{Expect, Store, StoreErrorKind, Tag};
 use castle_s3::{Credentials, S3Config, S3Store};
 use castle_seams::{Disk, SystemClock, SystemDisk, TcpDial};
-use zeroize::Zeroizing;
+use castle_secrets::Secret;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -68,10 +68,10 @@ fn store(endpoint: &str, bucket: &str, prefix: &str) -> Outcome<S3Store> {
     };
     let credentials = Credentials {
         access_key_id: std::env::var("AWS_ACCESS_KEY_ID").map_err(|_| "AWS_ACCESS_KEY_ID is not set")?,
-        secret_access_key: Zeroizing::new(
+        secret_access_key: Secret::from(
             std::env::var("AWS_SECRET_ACCESS_KEY").map_err(|_| "AWS_SECRET_ACCESS_KEY is not set")?,
         ),
-        session_token: std::env::var("AWS_SESSION_TOKEN").ok().map(Zeroizing::new),
+        session_token: std::env::var("AWS_SESSION_TOKEN").ok().map(Secret::from),
     };
     let dial = Arc::new(TcpDial { timeout: Duration::from_secs(10) });
     Ok(S3Store::new(&config, credentials, dial, Arc::new(SystemClock::new()))?)

@@ -10,8 +10,8 @@ use std::error::Error;
 
 use castle_s3::Credentials;
 use castle_s3::sign::{Parts, Stamp, encode_path, encode_query, sign};
+use castle_secrets::Secret;
 use serde_json::Value;
-use zeroize::Zeroizing;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let input: Value = serde_json::from_reader(std::io::stdin())?;
@@ -26,8 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let headers: Vec<_> = headers.collect::<Option<_>>().ok_or("`headers` holds something that is no string")?;
     let credentials = Credentials {
         access_key_id: text("access_key_id")?.to_owned(),
-        secret_access_key: Zeroizing::new(text("secret_access_key")?.to_owned()),
-        session_token: input["session_token"].as_str().map(|token| Zeroizing::new(token.to_owned())),
+        secret_access_key: Secret::from(text("secret_access_key")?.to_owned()),
+        session_token: input["session_token"].as_str().map(|token| Secret::from(token.to_owned())),
     };
     let parts = Parts {
         method: text("method")?,

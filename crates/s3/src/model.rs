@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use castle_secrets::Secret;
 use thiserror::Error;
-use zeroize::Zeroizing;
 
 pub(crate) mod xml;
 
@@ -32,9 +32,9 @@ pub struct Credentials {
     /// The name of the key.
     pub access_key_id: String,
     /// The key.
-    pub secret_access_key: Zeroizing<String>,
+    pub secret_access_key: Secret,
     /// What comes with keys that are valid for some hours only.
-    pub session_token: Option<Zeroizing<String>>,
+    pub session_token: Option<Secret>,
 }
 
 impl fmt::Debug for Credentials {
@@ -97,10 +97,10 @@ impl Credentials {
         if !is_sound(&self.access_key_id) {
             return Err(ConfigError::Credential("access key id"));
         }
-        if !is_sound(&self.secret_access_key) {
+        if !is_sound(self.secret_access_key.expose()) {
             return Err(ConfigError::Credential("secret access key"));
         }
-        if self.session_token.as_ref().is_some_and(|token| !is_sound(token)) {
+        if self.session_token.as_ref().is_some_and(|token| !is_sound(token.expose())) {
             return Err(ConfigError::Credential("session token"));
         }
         Ok(())
@@ -108,9 +108,9 @@ impl Credentials {
 
     /// The text without any of the credentials in it. A server may say whatever it was told.
     pub(crate) fn scrub(&self, text: &str) -> String {
-        let token = self.session_token.as_ref().map_or("", |token| token.as_str());
+        let token = self.session_token.as_ref().map_or("", Secret::expose);
         // An empty one is found between any two letters.
-        [token, &self.secret_access_key, &self.access_key_id]
+        [token, self.secret_access_key.expose(), &self.access_key_id]
             .iter()
             .filter(|secret| !secret.is_empty())
             .fold(text.to_owned(), |text, secret| text.replace(*secret, "(redacted)"))
@@ -135,8 +135,8 @@ mod tests {
     fn credentials() -> Credentials {
         Credentials {
             access_key_id: "AKIDPLANTED".to_owned(),
-            secret_access_key: Zeroizing::new("planted-secret".to_owned()),
-            session_token: Some(Zeroizing::new("planted-token".to_owned())),
+            secret_access_key: Secret::from("planted-secret".to_owned()),
+            session_token: Some(Secret::from("planted-token".to_owned())),
         }
     }
 
@@ -164,8 +164,8 @@ mod tests {
     fn badly_pasted_credentials_are_told_but_not_shown() {
         let bad = [
             Credentials { access_key_id: "AKID PLANTED".to_owned(), ..credentials() },
-            Credentials { secret_access_key: Zeroizing::new("planted-secret\n".to_owned()), ..credentials() },
-            Credentials { session_token: Some(Zeroizing::new(String::new())), ..credentials() },
+            Credentials { secret_access_key: Secret::from("planted-secret\n".to_owned()), ..credentials() },
+            Credentials { session_token: Some(Secret::from(String::new())), ..credentials() },
         ];
         for credentials in bad {
             let error = credentials.check().unwrap_err();

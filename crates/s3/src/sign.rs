@@ -105,7 +105,12 @@ impl Signed {
 pub fn sign(parts: &Parts<'_>, credentials: &Credentials, region: &str, stamp: &Stamp) -> Signed {
     let mut headers = vec![("x-amz-content-sha256", Zeroizing::new(parts.body_sha256.to_owned()))];
     headers.push(("x-amz-date", Zeroizing::new(stamp.to_string())));
-    headers.extend(credentials.session_token.iter().map(|token| ("x-amz-security-token", token.clone())));
+    headers.extend(
+        credentials
+            .session_token
+            .iter()
+            .map(|token| ("x-amz-security-token", Zeroizing::new(token.expose().to_owned()))),
+    );
     let mut signed: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
     signed.extend(parts.headers);
     let parts = Parts { headers: &signed, ..*parts };
@@ -126,7 +131,7 @@ fn authorize(
     let scope = format!("{}/{region}/{service}/aws4_request", stamp.day());
     let to_sign = format!("{ALGORITHM}\n{stamp}\n{scope}\n{}", sha256_hex(canonical.as_bytes()));
 
-    let secret = Zeroizing::new(format!("AWS4{}", credentials.secret_access_key.as_str()));
+    let secret = Zeroizing::new(format!("AWS4{}", credentials.secret_access_key.expose()));
     let mut key = keyed(secret.as_bytes(), stamp.day());
     for part in [region, service, "aws4_request"] {
         key = keyed(key.as_slice(), part);

@@ -214,6 +214,31 @@ fn wiping_takes_what_is_marked_and_the_rest_only_by_name() {
     assert_eq!((names, &range["leftovers"]), (vec!["nas", "router"], &Value::Array(Vec::new())));
 }
 
+/// Whether this machine lets us mount things in a room of our own.
+fn can_mount() -> bool {
+    let tried = Command::new("unshare").args(["-rm", "true"]).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn on_a_file_system_that_cannot_be_written_nothing_is_begun() {
+    if !can_mount() {
+        assert!(std::env::var_os("CI").is_none(), "CI can mount");
+        eprintln!("skipped: this machine lets nobody mount a read-only file system (unshare -rm)");
+        return;
+    }
+    let room = Room::new(400);
+    let state = room.world.path(".local/state/castle");
+    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && exec \"$0\" up";
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", script, env!("CARGO_BIN_EXE_castle")]).arg(&state);
+    let refused = room.world.run(&mut command);
+    assert_eq!(refused.code, Some(1), "{}", refused.transcript());
+    assert!(refused.stderr.to_lowercase().contains("read-only file system"), "{}", refused.transcript());
+    assert_eq!(room.states(), ["absent"; 3]);
+    assert_eq!(room.castle(&["up"]).code, Some(0), "and it goes on where it can be written");
+}
+
 #[test]
 fn only_one_works_at_a_time() {
     let room = Room::new(20);

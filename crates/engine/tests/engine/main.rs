@@ -7,5 +7,6 @@ mod lease;
 mod planning;
 mod running;
 mod scheduling;
+mod secrecy;
 mod seeds;
 mod state;

@@ -1,11 +1,12 @@
 //! The API token.
 
 use castle_http::header::HeaderValue;
+use castle_secrets::Secret;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// An API token, as `USER@REALM!NAME=SECRET`. Wiped when dropped; never shown.
-pub struct Token(Zeroizing<String>);
+/// An API token, as `USER@REALM!NAME=SECRET`.
+pub struct Token(Secret);
 
 /// What is wrong with a token. Does not repeat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -35,18 +36,18 @@ impl Token {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(TokenError("has blanks or letters that no token has"));
         }
-        Ok(Self(Zeroizing::new(text.to_owned())))
+        Ok(Self(Secret::from(text.to_owned())))
     }
 
     /// Whose token it is: `USER@REALM!NAME`.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.0.split_once('=').map_or("", |(name, _)| name)
+        self.0.expose().split_once('=').map_or("", |(name, _)| name)
     }
 
     /// The header that shows it. Proxmox decodes what stands there, so what is special is encoded.
     pub(super) fn header(&self) -> HeaderValue {
-        let encoded = Zeroizing::new(self.0.replace('%', "%25").replace('+', "%2B"));
+        let encoded = Zeroizing::new(self.0.expose().replace('%', "%25").replace('+', "%2B"));
         let mut value = HeaderValue::from_str(&Zeroizing::new(format!("PVEAPIToken={}", *encoded)))
             .unwrap_or_else(|_| HeaderValue::from_static(""));
         value.set_sensitive(true);

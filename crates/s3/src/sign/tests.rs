@@ -1,12 +1,14 @@
 //! The examples that AWS has published: of its test suite (service `service`), and of the S3 documentation.
 
+use castle_secrets::Secret;
+
 use super::*;
 
 fn credentials(id: &str, secret: &str, token: Option<&str>) -> Credentials {
     Credentials {
         access_key_id: id.to_owned(),
-        secret_access_key: Zeroizing::new(secret.to_owned()),
-        session_token: token.map(|token| Zeroizing::new(token.to_owned())),
+        secret_access_key: Secret::from(secret.to_owned()),
+        session_token: token.map(|token| Secret::from(token.to_owned())),
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use castle_s3::{Credentials, S3Config, S3Store};
 use castle_seams::{BoxFuture, ByteStream, Clock, Dial, DialError, DialErrorKind, Target};
+use castle_secrets::Secret;
 use castle_testkit::VirtualClock;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio_rustls::TlsAcceptor;
-use zeroize::Zeroizing;
 
 pub(crate) const ID: &str = "AKIDPLANTED";
 pub(crate) const SECRET: &str = "planted/secret+key";
@@ -158,8 +158,8 @@ pub(crate) fn config() -> S3Config {
 pub(crate) fn credentials() -> Credentials {
     Credentials {
         access_key_id: ID.to_owned(),
-        secret_access_key: Zeroizing::new(SECRET.to_owned()),
-        session_token: Some(Zeroizing::new(TOKEN.to_owned())),
+        secret_access_key: Secret::from(SECRET.to_owned()),
+        session_token: Some(Secret::from(TOKEN.to_owned())),
     }
 }
 
