@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Lane, Layer, Place, StepId};
-use castle_proxmox::model::{Mark, Owner};
+use castle_proxmox::model::{ErrorClass, Mark, Owner};
 use castle_proxmox::steps::{
     DropOldImages, Ground, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest, Standing, Template,
 };
@@ -136,7 +136,18 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
             found.push(of(called, Whose::Unmarked, row.is_template));
             continue;
         }
-        let Some(config) = ground.client.config(&row.host, vmid).await? else { continue };
+        let config = match ground.client.config(&row.host, vmid).await {
+            Ok(Some(config)) => config,
+            Ok(None) => continue,
+            // Its host does not answer: whose it is, the list alone tells. It is read before anything is done to it.
+            Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => {
+                let is_ours = row.tags.is_superset(&Mark::tags_of(&ground.castle));
+                let whose = if is_ours { Whose::Ours } else { Whose::Unmarked };
+                found.push(of(called, whose, row.is_template));
+                continue;
+            }
+            Err(refusal) => return Err(refusal.into()),
+        };
         let is_template = config.is_template();
         let called = config.get("name").map_or(called, str::to_owned);
         found.push(match Mark::owner(&ground.castle, config.description()) {

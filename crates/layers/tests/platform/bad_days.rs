@@ -207,3 +207,42 @@ fn no_field_of_a_guest_holds_a_secret() {
         assert!(guest.config.keys().all(|key| !unexpected.contains(&key.as_str())), "{:?}", guest.config);
     });
 }
+
+#[test]
+fn a_host_that_is_down_is_named_and_the_rest_goes_on() {
+    in_virtual_time(async |clock| {
+        let blueprint = blueprint(&["pve1", "pve2", "pve3"], Version::Nine).with_latencies(Latencies::none());
+        let room = Room::new(blueprint, &file(3, 0, "nodes: [pve1, pve2, pve3]"), door(clock));
+        done(&room.up().await);
+        room.datacenter.host_down("pve2");
+        let report = room.up().await;
+        let found = faults(&report);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(found[0].subject.contains("422") && found[0].next.contains("pvecm status"), "{found:#?}");
+        // Taken down meanwhile, all that can go is gone, and what cannot is named.
+        let report = room.down().await;
+        assert!(faults(&report).iter().all(|fault| fault.next.contains("pvecm status")), "{:#?}", faults(&report));
+        let left: Vec<u32> = room.datacenter.look().guests.into_keys().filter(|vmid| *vmid >= 421).collect();
+        assert!(left.contains(&422) && !left.contains(&421) && !left.contains(&423), "{left:?}");
+        room.datacenter.host_up("pve2");
+        done(&room.down().await);
+        assert!(room.datacenter.look().guests.keys().all(|vmid| *vmid < 421));
+    });
+}
+
+#[test]
+fn an_image_that_is_not_what_the_file_says_is_not_used() {
+    in_virtual_time(async |clock| {
+        let with_sum = |sum: &str| {
+            small().replace("{version: v1.13.9}", &format!("{{version: v1.13.9, image: {{sha256: {sum}}}}}"))
+        };
+        let mut room = Room::plain(&with_sum(&"0".repeat(64)), clock);
+        let report = room.up().await;
+        let found = faults(&report);
+        assert!(found.len() == 1 && found[0].evidence.contains("checksum"), "{found:#?}");
+        assert!(room.datacenter.look().guests.keys().all(|vmid| *vmid < 421));
+        let true_sum = castle_datacenter::checksum(&room.castle.image_url(), "sha256").unwrap();
+        room.rewrite(&with_sum(&true_sum));
+        done(&room.up().await);
+    });
+}

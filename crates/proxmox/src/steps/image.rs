@@ -138,7 +138,12 @@ impl MakeImage {
             if matches!(row.lock.as_deref(), Some("clone" | "create")) {
                 self.ground.wait_for_placeholder(row).await?;
             }
-            let Some(config) = client.config(&row.host, vmid).await? else { continue };
+            let config = match client.config(&row.host, vmid).await {
+                // What nobody needs may be on a host that does not answer.
+                Err(refusal) if refusal.class == ErrorClass::Unreached && !image.is_needed => continue,
+                config => config?,
+            };
+            let Some(config) = config else { continue };
             match Mark::owner(castle, config.description()) {
                 Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == image.name && row.host == image.host => {
                     let tags = config.get("tags").unwrap_or_default();
@@ -164,7 +169,10 @@ impl MakeImage {
         }
         if image.is_needed || found.here.is_some() {
             let form = Form::new().with("content", "import");
-            let volumes = client.volumes(&image.host, &image.storage, &form).await?;
+            let volumes = match client.volumes(&image.host, &image.storage, &form).await {
+                Err(refusal) if refusal.class == ErrorClass::Unreached && !image.is_needed => Vec::new(),
+                volumes => volumes?,
+            };
             found.is_downloaded = volumes.iter().any(|volume| volume.id == image.volume(castle));
         }
         Ok(found)
