@@ -25,6 +25,16 @@ pub use cli::{Color, Global};
 pub use drive::{Driven, Setting, conclude, drive};
 pub use output::{Exit, Printer};
 
+/// Runs a verb that may end in trouble, and says which.
+macro_rules! verb {
+    ($verb:ident, $args:ident, $printer:ident) => {
+        waiting(async {
+            let ended = commands::$verb::$verb(&$args, &mut $printer).await;
+            stand::end(stringify!($verb), ended, &mut $printer)
+        })
+    };
+}
+
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -41,12 +51,12 @@ pub fn main() -> ExitCode {
     let exit = match cli.command {
         Command::New(args) => commands::new::run(&args, &disk, &mut printer),
         Command::Check(args) => commands::check::run(&args, &disk, &mut printer),
-        Command::Doctor(args) => waiting(commands::doctor::run(&args, &mut printer)),
-        Command::Plan(args) => waiting(commands::plan::run(&args, &mut printer)),
-        Command::Up(args) => waiting(commands::up::run(&args, &mut printer)),
-        Command::Status(args) => waiting(commands::status::run(&args, &mut printer)),
-        Command::Down(args) => waiting(commands::down::run(&args, &mut printer)),
-        Command::Wipe(args) => waiting(commands::wipe::run(&args, &mut printer)),
+        Command::Doctor(args) => verb!(doctor, args, printer),
+        Command::Plan(args) => verb!(plan, args, printer),
+        Command::Up(args) => verb!(up, args, printer),
+        Command::Status(args) => verb!(status, args, printer),
+        Command::Down(args) => verb!(down, args, printer),
+        Command::Wipe(args) => verb!(wipe, args, printer),
         Command::Datacenter(args) => waiting(commands::datacenter::run(&args, &mut printer)),
         Command::State(args) => waiting(commands::state::run(&args, &mut printer)),
         Command::Lock(args) => waiting(commands::lock::run(&args, &mut printer)),

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Lease, Report, Tools, Wanted, lineage, run};
+use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Layer, Lease, Report, Tools, Wanted, lineage, run};
 use castle_layers::platform::{self, Design};
 use castle_layers::{Placed, Site, Survey, place, survey};
 use castle_proxmox::client::Client;
 use castle_proxmox::model::Mark;
 use castle_proxmox::steps::Ground;
+use castle_seams::SystemSignals;
 
+use crate::drive::{Driven, Setting, drive};
 use crate::hypervisor;
 use crate::keeping::{Doors, Kept};
 use crate::output::{Exit, Printer};
@@ -21,9 +23,11 @@ use crate::output::{Exit, Printer};
 /// The lineage of a castle that nobody has raised yet: no mark bears it.
 const UNBORN: &str = "unborn";
 
-/// Why a verb does not begin.
+/// Why a verb does not come to its end.
 #[derive(Debug)]
 pub(crate) enum Trouble {
+    /// It has been said.
+    Said(Exit),
     /// What was asked for cannot be.
     Invalid(String),
     /// It did not work.
@@ -32,14 +36,9 @@ pub(crate) enum Trouble {
     Refused(String),
 }
 
-impl Trouble {
-    /// Says so.
-    pub(crate) fn end(self, verb: &str, printer: &mut Printer) -> Exit {
-        match self {
-            Self::Invalid(why) => printer.invalid(verb, &why),
-            Self::Failed(why) => printer.failed(verb, &why),
-            Self::Refused(why) => printer.refused(verb, &why),
-        }
+impl From<Exit> for Trouble {
+    fn from(exit: Exit) -> Self {
+        Self::Said(exit)
     }
 }
 
@@ -54,6 +53,16 @@ impl From<castle_engine::Fault> for Trouble {
 impl From<castle_proxmox::model::Refusal> for Trouble {
     fn from(refusal: castle_proxmox::model::Refusal) -> Self {
         castle_engine::Fault::from(refusal).into()
+    }
+}
+
+/// The exit code of a verb; says why it did not come to its end, unless that has been said.
+pub(crate) fn end(verb: &str, ended: Result<Exit, Trouble>, printer: &mut Printer) -> Exit {
+    match ended {
+        Ok(exit) | Err(Trouble::Said(exit)) => exit,
+        Err(Trouble::Invalid(why)) => printer.invalid(verb, &why),
+        Err(Trouble::Failed(why)) => printer.failed(verb, &why),
+        Err(Trouble::Refused(why)) => printer.refused(verb, &why),
     }
 }
 
@@ -163,6 +172,34 @@ impl Stand {
         let design = Design { castle: &self.kept.castle, nodes: &self.kept.nodes, placed, site: &self.site, survey };
         platform::raise(&mut graph, ground, design);
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))
+    }
+
+    /// Runs a graph for a verb, under a lease.
+    pub(crate) async fn drive(
+        &self,
+        verb: &str,
+        graph: Graph,
+        castle: &CastleId,
+        layer: Option<Layer>,
+        lease: &Lease,
+        printer: &mut Printer,
+    ) -> Result<Driven, Trouble> {
+        let seal = self.kept.seal().map_err(Trouble::Failed)?;
+        let signals = SystemSignals::install().map_err(|error| Trouble::Failed(error.to_string()))?;
+        let doors = &self.kept.doors;
+        let setting = Setting {
+            verb,
+            castle: castle.clone(),
+            layer,
+            folder: &self.kept.own_folder(),
+            disk: doors.disk.clone(),
+            clock: doors.clock.as_ref(),
+            entropy: doors.entropy.as_ref(),
+            fence: lease,
+            seal: &seal,
+            signals: &signals,
+        };
+        Ok(drive(graph, setting, printer).await?)
     }
 
     /// Runs a graph without changing anything.

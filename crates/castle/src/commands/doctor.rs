@@ -43,14 +43,7 @@ pub(crate) struct DoctorArgs {
     release: Option<u32>,
 }
 
-pub(crate) async fn run(args: &DoctorArgs, printer: &mut Printer) -> Exit {
-    match doctor(args, printer).await {
-        Ok(exit) => exit,
-        Err(trouble) => trouble.end("doctor", printer),
-    }
-}
-
-async fn doctor(args: &DoctorArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+pub(crate) async fn doctor(args: &DoctorArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let kept = Kept::open(Doors::system(), &args.path).map_err(Trouble::Invalid)?;
     let site = Site::of(&kept.castle);
     if args.pveum {
@@ -72,7 +65,7 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
         Ok(None) => match stand.identify().await {
             Ok(identity) => (identity.castle, None),
             // That Proxmox does not answer is said better below.
-            Err(Trouble::Failed(_)) => (nobody(kept), None),
+            Err(Trouble::Failed(_) | Trouble::Said(_)) => (nobody(kept), None),
             Err(Trouble::Refused(why) | Trouble::Invalid(why)) => doubtful(why),
         },
         Err(why) => doubtful(why),

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use castle_engine::{CastleId, GraphBuilder, Outcome, Taking, lineage};
 use castle_layers::platform::{self, Doomed, Whose};
 use castle_proxmox::steps::{Ground, Reach};
-use castle_seams::SystemSignals;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::commands::confirm::confirmed;
-use crate::drive::{Driven, Setting, conclude, drive};
+use crate::drive::{Driven, conclude};
 use crate::output::{Exit, Printer, table};
 use crate::stand::{Stand, Trouble, while_held};
 
@@ -32,14 +31,7 @@ pub(crate) struct DownArgs {
     yes: bool,
 }
 
-pub(crate) async fn run(args: &DownArgs, printer: &mut Printer) -> Exit {
-    match down(args, printer).await {
-        Ok(exit) => exit,
-        Err(trouble) => trouble.end("down", printer),
-    }
-}
-
-async fn down(args: &DownArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+pub(crate) async fn down(args: &DownArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(&args.path, printer).await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, false);
@@ -91,7 +83,6 @@ impl Removal<'_> {
     /// Removes them, looks again, and prints the receipt.
     pub(crate) async fn run(self, identity: &crate::stand::Identity, printer: &mut Printer) -> Result<Exit, Trouble> {
         let kept = &self.stand.kept;
-        let seal = kept.seal().map_err(Trouble::Failed)?;
         let held = kept.lease(Taking::Politely, identity.seen_epoch).await.map_err(Trouble::Refused)?;
         let work = async {
             let castle = &identity.castle;
@@ -100,24 +91,7 @@ impl Removal<'_> {
             let mut graph = GraphBuilder::new();
             platform::raze(&mut graph, &ground, &self.stand.site, &self.doomed, self.reach, &hosts);
             let graph = graph.build().map_err(|error| Trouble::Failed(error.to_string()))?;
-            let signals = SystemSignals::install().map_err(|error| Trouble::Failed(error.to_string()))?;
-            let doors = &kept.doors;
-            let setting = Setting {
-                verb: self.verb,
-                castle: castle.clone(),
-                layer: None,
-                folder: &kept.own_folder(),
-                disk: doors.disk.clone(),
-                clock: doors.clock.as_ref(),
-                entropy: doors.entropy.as_ref(),
-                fence: &held.lease,
-                seal: &seal,
-                signals: &signals,
-            };
-            let driven = match drive(graph, setting, printer).await {
-                Ok(driven) => driven,
-                Err(exit) => return Ok(exit),
-            };
+            let driven = self.stand.drive(self.verb, graph, castle, None, &held.lease, printer).await?;
             let leftovers = self.leftovers(&ground).await?;
             if leftovers.is_empty() && driven.report.is_done() && identity.is_born && self.verb == "down" {
                 self.end_of_life(castle, identity.is_stored, held.lease.epoch()).await?;

@@ -27,14 +27,7 @@ pub(crate) struct PlanArgs {
     deep: bool,
 }
 
-pub(crate) async fn run(args: &PlanArgs, printer: &mut Printer) -> Exit {
-    match plan(args, printer).await {
-        Ok(exit) => exit,
-        Err(trouble) => trouble.end("plan", printer),
-    }
-}
-
-async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(&args.path, printer).await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);

@@ -21,14 +21,7 @@ pub(crate) struct StatusArgs {
     deep: bool,
 }
 
-pub(crate) async fn run(args: &StatusArgs, printer: &mut Printer) -> Exit {
-    match status(args, printer).await {
-        Ok(exit) => exit,
-        Err(trouble) => trouble.end("status", printer),
-    }
-}
-
-async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(&args.path, printer).await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use castle_engine::{Layer, Outcome, Taking};
 use castle_layers::{Placed, platform};
-use castle_seams::SystemSignals;
 use clap::Args;
 use serde_json::{Map, json};
 
-use crate::drive::{Setting, conclude, drive, problems};
+use crate::drive::{conclude, problems};
 use crate::output::{Exit, Printer};
 use crate::stand::{Stand, Trouble, while_held};
 
@@ -29,17 +28,11 @@ pub(crate) struct UpArgs {
     deep: bool,
 }
 
-pub(crate) async fn run(args: &UpArgs, printer: &mut Printer) -> Exit {
-    match up(args, printer).await {
-        Ok(exit) => exit,
-        Err(trouble) => trouble.end("up", printer),
-    }
-}
-
-async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(&args.path, printer).await?;
     let kept = &stand.kept;
-    let seal = kept.seal().map_err(Trouble::Failed)?;
+    // Before anything else: a state that cannot be sealed is none.
+    kept.seal().map_err(Trouble::Failed)?;
     let identity = stand.identify().await?;
     // Before anything is written anywhere: is there something in the way?
     let ground = stand.ground(&identity.castle, args.deep);
@@ -59,24 +52,8 @@ async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
         let ground = stand.ground(&castle, args.deep);
         let (survey, placed) = stand.lay_out(&ground).await?;
         let graph = stand.raise(&ground, &survey, &placed)?;
-        let signals = SystemSignals::install().map_err(|error| Trouble::Failed(error.to_string()))?;
-        let doors = &kept.doors;
-        let setting = Setting {
-            verb: "up",
-            castle: castle.clone(),
-            layer: args.layer.as_deref().map(Layer::new),
-            folder: &kept.own_folder(),
-            disk: doors.disk.clone(),
-            clock: doors.clock.as_ref(),
-            entropy: doors.entropy.as_ref(),
-            fence: &held.lease,
-            seal: &seal,
-            signals: &signals,
-        };
-        let driven = match drive(graph, setting, printer).await {
-            Ok(driven) => driven,
-            Err(exit) => return Ok(exit),
-        };
+        let layer = args.layer.as_deref().map(Layer::new);
+        let driven = stand.drive("up", graph, &castle, layer, &held.lease, printer).await?;
         let mut more = Map::new();
         if driven.report.is_done() {
             remember(&stand, &castle, &placed, held.lease.epoch()).await?;

@@ -31,14 +31,7 @@ pub(crate) struct WipeArgs {
     confirm: Option<String>,
 }
 
-pub(crate) async fn run(args: &WipeArgs, printer: &mut Printer) -> Exit {
-    match wipe(args, printer).await {
-        Ok(exit) => exit,
-        Err(trouble) => trouble.end("wipe", printer),
-    }
-}
-
-async fn wipe(args: &WipeArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+pub(crate) async fn wipe(args: &WipeArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(&args.path, printer).await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, false);
