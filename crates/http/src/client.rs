@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use crate::endpoint::Endpoint;
 use crate::link::{Idle, Link};
 use crate::message::{Answer, Ask, Failure};
-use crate::tls::{self, Trust, TrustError};
+use crate::tls::{self, Identity, Trust, TrustError};
 
 /// The time allowed for a request unless told otherwise, from dialling to the last byte of the answer.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -35,6 +35,7 @@ pub const IDLE_CONNECTIONS: usize = 4;
 /// Asks one endpoint. Many may ask at once; each has a connection of its own while it does.
 pub struct Client {
     endpoint: Endpoint,
+    trust: Trust,
     deadline: Duration,
     limit: usize,
     tls: Option<TlsConnector>,
@@ -69,7 +70,7 @@ impl Client {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, TrustError> {
         let tls = match (endpoint.is_secure, trust) {
-            (true, trust) => Some(tls::connector(trust, clock.clone())?),
+            (true, trust) => Some(tls::connector(trust, None, clock.clone())?),
             (false, Trust::Fingerprint(_)) => {
                 return Err(TrustError {
                     why: "http:// has no certificate for the fingerprint: write https://".into(),
@@ -78,7 +79,20 @@ impl Client {
             (false, _) => None,
         };
         let idle = Some(Idle::new(IDLE_TIME, IDLE_CONNECTIONS));
-        Ok(Self { endpoint, deadline: DEADLINE, limit: LIMIT, tls, dial, clock, idle })
+        Ok(Self { endpoint, trust: trust.clone(), deadline: DEADLINE, limit: LIMIT, tls, dial, clock, idle })
+    }
+
+    /// Shows who castle is to a server that asks. Where the endpoint is without TLS, nobody asks.
+    ///
+    /// # Errors
+    ///
+    /// [`TrustError`] if certificate and key do not belong together.
+    pub fn with_identity(self, identity: &Identity) -> Result<Self, TrustError> {
+        let tls = match &self.tls {
+            Some(_) => Some(tls::connector(&self.trust, Some(identity), self.clock.clone())?),
+            None => None,
+        };
+        Ok(Self { tls, ..self })
     }
 
     /// Allows each request this time, from dialling to the last byte of the answer, and not [`DEADLINE`].

@@ -26,4 +26,4 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use hyper::body::Bytes;
 pub use hyper::{Method, StatusCode, header};
 pub use message::{Answer, Ask, Failure};
-pub use tls::{Trust, TrustError};
+pub use tls::{Identity, Trust, TrustError};

@@ -8,7 +8,7 @@ use castle_seams::Clock;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
 use sha2::{Digest, Sha256};
@@ -22,6 +22,8 @@ pub enum Trust {
     PublicRoots,
     /// Those of the public authorities, and those of the authorities in this PEM.
     Authorities(String),
+    /// Those of the authorities in this PEM, and no others.
+    Only(String),
     /// The one whose DER has this SHA-256, and no other. Neither its name nor who signed it nor its dates matter: whoever
     /// wrote down the fingerprint has seen the certificate itself.
     Fingerprint([u8; 32]),
@@ -39,6 +41,36 @@ impl Trust {
         let wrong =
             || TrustError { why: "a fingerprint is 32 pairs of hexadecimal digits with `:` between".to_owned() };
         fingerprint.map(Self::Fingerprint).ok_or_else(wrong)
+    }
+}
+
+/// Who castle is to a server that asks: a certificate, those that lead to its authority, and its key.
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// Reads both from PEM; the key in PKCS#8, PKCS#1 or SEC1.
+    ///
+    /// # Errors
+    ///
+    /// [`TrustError`] if one of them is none. Holds nothing of what was given.
+    pub fn from_pem(certificates: &str, key: &str) -> Result<Self, TrustError> {
+        let wrong = |why: &str| TrustError { why: why.to_owned() };
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates.as_bytes()).collect();
+        let chain = chain.map_err(|_| wrong("the client's certificate is no PEM"))?;
+        if chain.is_empty() {
+            return Err(wrong("there is no client's certificate"));
+        }
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| wrong("the client's key is no PEM"))?;
+        Ok(Self { chain, key })
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity")
     }
 }
 
@@ -67,27 +99,40 @@ impl TimeProvider for ClockTime {
 }
 
 /// What makes TLS of a connection.
-pub(crate) fn connector(trust: &Trust, clock: Arc<dyn Clock>) -> Result<TlsConnector, TrustError> {
+pub(crate) fn connector(
+    trust: &Trust,
+    identity: Option<&Identity>,
+    clock: Arc<dyn Clock>,
+) -> Result<TlsConnector, TrustError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_details(provider.clone(), Arc::new(ClockTime(clock)))
         .with_safe_default_protocol_versions()
         .map_err(|error| TrustError { why: error.to_string() })?;
     let builder = match trust {
-        Trust::PublicRoots => builder.with_root_certificates(roots(None)?),
-        Trust::Authorities(pem) => builder.with_root_certificates(roots(Some(pem))?),
+        Trust::PublicRoots => builder.with_root_certificates(public_roots()),
+        Trust::Authorities(pem) => builder.with_root_certificates(with_those_in(public_roots(), pem)?),
+        Trust::Only(pem) => builder.with_root_certificates(with_those_in(RootCertStore::empty(), pem)?),
         // What is dangerous about it is judged in `Pinned`.
         Trust::Fingerprint(expected) => {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(Pinned { expected: *expected, provider }))
         }
     };
-    Ok(TlsConnector::from(Arc::new(builder.with_no_client_auth())))
+    let config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(Identity { chain, key }) => builder
+            .with_client_auth_cert(chain.clone(), key.clone_key())
+            .map_err(|error| TrustError { why: format!("the client's certificate and key: {error}") })?,
+    };
+    Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// The public authorities, and those in the PEM.
-fn roots(pem: Option<&str>) -> Result<RootCertStore, TrustError> {
+fn public_roots() -> RootCertStore {
+    RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned())
+}
+
+/// These authorities, and those in the PEM.
+fn with_those_in(mut roots: RootCertStore, pem: &str) -> Result<RootCertStore, TrustError> {
     let wrong = |why: &dyn fmt::Display| TrustError { why: why.to_string() };
-    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    let Some(pem) = pem else { return Ok(roots) };
     let mut added = 0;
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         // What the parser says may quote what it read, and people mistake the key's file for the certificate's.

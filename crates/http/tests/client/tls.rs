@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use castle_http::{Client, Endpoint, Failure, Trust};
+use castle_http::{Client, Endpoint, Failure, Identity, Trust};
 use castle_seams::Clock;
 use castle_testkit::in_virtual_time;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
@@ -18,6 +18,7 @@ use crate::server::{OK, Server, get};
 struct Issued {
     authority: String,
     certificate: CertificateDer<'static>,
+    pem: String,
     key: KeyPair,
 }
 
@@ -35,8 +36,8 @@ fn issue_for(name: &str, begin: (i32, u8, u8), end: (i32, u8, u8)) -> Issued {
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     params.not_before = date_time_ymd(begin.0, begin.1, begin.2);
     params.not_after = date_time_ymd(end.0, end.1, end.2);
-    let certificate = params.signed_by(&key, &issuer).unwrap().der().clone();
-    Issued { authority: issuer.pem(), certificate, key }
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    Issued { authority: issuer.pem(), pem: certificate.pem(), certificate: certificate.der().clone(), key }
 }
 
 impl Issued {
@@ -96,6 +97,60 @@ fn an_authority_is_believed_when_named() {
     refused(check(&issued, &Trust::Authorities(issue("h.example", 2030).authority)), "no TLS with h.example:8006: ");
     let other = issue("other.example", 2030);
     refused(check(&other, &Trust::Authorities(other.authority.clone())), "other.example");
+}
+
+#[test]
+fn only_the_authority_that_is_named_is_believed() {
+    let issued = issue("h.example", 2030);
+    assert_eq!(check(&issued, &Trust::Only(issued.authority.clone())), Ok("whole".to_owned()));
+    refused(check(&issued, &Trust::Only(issue("h.example", 2030).authority)), "no TLS with h.example:8006: ");
+}
+
+/// A server that lets in only whom this authority vouches for.
+fn asking(server: &Issued, authority: &str) -> TlsAcceptor {
+    use rustls::pki_types::pem::PemObject;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+    let judge = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server.key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(judge.build().unwrap())
+        .with_single_cert(vec![server.certificate.clone()], key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+#[test]
+fn a_client_shows_who_it_is_where_it_is_asked() {
+    let (server, client) = (issue("h.example", 2030), issue("client", 2030));
+    let identity = Identity::from_pem(&client.pem, &client.key.serialize_pem()).unwrap();
+    let ask_as = |identity: Option<&Identity>, authority: &str| {
+        in_virtual_time(async |clock| {
+            let tls = asking(&server, authority);
+            let trust = Trust::Only(server.authority.clone());
+            let (_server, asker) =
+                Server { tls: Some(tls), ..Server::saying(clock, OK) }.open("https://h.example:8006", &trust);
+            let asker = match identity {
+                Some(identity) => asker.with_identity(identity).unwrap(),
+                None => asker,
+            };
+            asker.ask(&get()).await.map(|answer| answer.status.as_u16())
+        })
+    };
+    assert_eq!(ask_as(Some(&identity), &client.authority), Ok(200));
+    assert!(ask_as(None, &client.authority).is_err(), "nobody is let in without a certificate");
+    assert!(ask_as(Some(&identity), &server.authority).is_err(), "nor with one of somebody else");
+    assert!(!format!("{identity:?}").contains("KEY"));
+    assert!(Identity::from_pem("", &client.key.serialize_pem()).is_err());
+    assert!(Identity::from_pem(&client.pem, "no key").is_err());
+    let other = Identity::from_pem(&client.pem, &server.key.serialize_pem()).unwrap();
+    in_virtual_time(async |clock| {
+        let (_server, asker) = Server::saying(clock, OK).open("https://h.example:8006", &Trust::PublicRoots);
+        assert!(asker.with_identity(&other).is_err(), "a key of another certificate");
+    });
 }
 
 /// Goal: a certificate is judged by the injected clock, which says 21 September 2026 in every run.
