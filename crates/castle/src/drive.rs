@@ -1,6 +1,6 @@
 //! Running a graph for a verb: events to the terminal or as objects, Ctrl-C, and the closing word.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
     let opened = disk
         .create_dir_all(folder, 0o700)
         .map_err(|error| error.to_string())
-        .and_then(|()| Journal::open(&disk, &folder.join("journal"), &castle).map_err(|error| error.to_string()));
+        .and_then(|()| Journal::open(&disk, &journal_of(folder, &castle), &castle).map_err(|error| error.to_string()));
     let (journal, recovery) = match opened {
         Ok(opened) => opened,
         Err(why) => return Err(printer.failed(verb, &why)),
@@ -97,6 +97,11 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
         keep(PREDICTIONS, serde_json::to_vec(&predictions).unwrap_or_default());
     }
     Ok(Driven { report, took })
+}
+
+/// The journal of a castle: each of its lives has one.
+pub(crate) fn journal_of(folder: &Path, castle: &CastleId) -> PathBuf {
+    folder.join(format!("journal.{}", castle.generation))
 }
 
 /// What earlier runs tell; nothing if there were none, or if it can no longer be read.

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use castle_datacenter::{EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID};
@@ -119,20 +119,27 @@ pub(crate) async fn ensure(doors: &Doors, hosts: &[String], printer: &mut Printe
     command.args(hosts.iter().flat_map(|host| ["--host", host]));
     // A group of its own: Ctrl-C at this terminal is not meant for it.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    let child = command.spawn().map_err(|error| format!("the embedded datacenter could not be started: {error}"))?;
-    let serving = wait(doors).await?;
+    let mut child =
+        command.spawn().map_err(|error| format!("the embedded datacenter could not be started: {error}"))?;
+    let serving = wait(doors, &mut child).await?;
     if serving.process == child.id() {
         printer.say(&format!("Started the embedded datacenter at {} (castle datacenter stop ends it)", serving.url()));
     }
     Ok(serving)
 }
 
-async fn wait(doors: &Doors) -> Result<Serving, String> {
+async fn wait(doors: &Doors, child: &mut Child) -> Result<Serving, String> {
     let clock: &dyn Clock = doors.clock.as_ref();
     let begun = clock.monotonic();
     while clock.monotonic().saturating_sub(begun) < START_BOUND {
         if let Some(serving) = find(doors.disk.as_ref())? {
             return Ok(serving);
+        }
+        // Unless another one was faster: then it is soon found.
+        if let Ok(Some(status)) = child.try_wait()
+            && claim(doors.disk.as_ref())?.is_some()
+        {
+            return Err(format!("the embedded datacenter ended at once ({status}): run castle datacenter to see why"));
         }
         clock.sleep(LOOK_PERIOD).await;
     }

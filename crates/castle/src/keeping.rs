@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use castle_engine::{Applicant, CastleId, DirectoryStore, Lease, Memory, Seal, State, Store, Taking, lineage};
+use castle_engine::{
+    Applicant, CastleId, DirectoryStore, Lease, LeaseError, Memory, Seal, State, Store, Taking, lineage,
+};
 use castle_seams::{Clock, Disk, DiskErrorKind, Entropy, LockGuard, SystemClock, SystemDisk, SystemEntropy};
 use castle_spec::model::{Platform, StateStore};
 use castle_spec::{Castle, Node, Severity};
@@ -158,17 +160,23 @@ impl Kept {
     /// Makes this process the only writer: first on this machine, then everywhere.
     ///
     /// `seen_epoch` is the highest epoch that marks in the world bear, as far as it is known.
-    pub(crate) async fn lease(&self, taking: Taking, seen_epoch: u64) -> Result<Held, String> {
+    pub(crate) async fn lease(&self, taking: Taking, seen_epoch: u64) -> Result<Held, Denied> {
         let folder = self.own_folder();
-        self.doors.disk.create_dir_all(&folder, 0o700).map_err(|error| error.to_string())?;
+        let failed = |error: &dyn std::fmt::Display| Denied::Failed(error.to_string());
+        self.doors.disk.create_dir_all(&folder, 0o700).map_err(|error| failed(&error))?;
         let turn = self.doors.disk.try_lock(&folder.join(".writer"), 0o600).map_err(|error| match error.kind {
-            DiskErrorKind::Locked => format!("another castle on this machine works on {}", self.name()),
-            _ => error.to_string(),
+            DiskErrorKind::Locked => Denied::Busy(format!("another castle on this machine works on {}", self.name())),
+            _ => failed(&error),
         })?;
-        let applicant = Applicant { owner: self.owner(), machine: self.machine()?, seen_epoch };
+        let machine = self.machine().map_err(|why| failed(&why))?;
+        let applicant = Applicant { owner: self.owner(), machine, seen_epoch };
         let doors = (self.doors.clock.clone(), self.doors.entropy.as_ref());
         let lease = Lease::take(self.store.clone(), &self.key(), doors, &applicant, taking).await;
-        Ok(Held { lease: lease.map_err(|error| error.to_string())?, _turn: turn })
+        let lease = lease.map_err(|error| match error {
+            LeaseError::Held(..) => Denied::Busy(error.to_string()),
+            error => failed(&error),
+        })?;
+        Ok(Held { lease, _turn: turn })
     }
 
     /// Who runs castle, for people.
@@ -204,6 +212,22 @@ impl Kept {
             }
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+/// Why there is no right to write.
+#[derive(Debug)]
+pub(crate) enum Denied {
+    /// Someone else has it.
+    Busy(String),
+    /// It could not be had.
+    Failed(String),
+}
+
+impl std::fmt::Display for Denied {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Busy(why) | Self::Failed(why)) = self;
+        f.write_str(why)
     }
 }
 

@@ -17,7 +17,7 @@ use castle_seams::SystemSignals;
 
 use crate::drive::{Driven, Setting, drive};
 use crate::hypervisor;
-use crate::keeping::{Doors, Kept};
+use crate::keeping::{Denied, Doors, Kept};
 use crate::output::{Exit, Printer};
 
 /// The lineage of a castle that nobody has raised yet: no mark bears it.
@@ -39,6 +39,15 @@ pub(crate) enum Trouble {
 impl From<Exit> for Trouble {
     fn from(exit: Exit) -> Self {
         Self::Said(exit)
+    }
+}
+
+impl From<Denied> for Trouble {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Busy(why) => Self::Refused(why),
+            Denied::Failed(why) => Self::Failed(why),
+        }
     }
 }
 

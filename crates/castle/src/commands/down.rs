@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::commands::confirm::confirmed;
-use crate::drive::{Driven, conclude};
+use crate::drive::{Driven, conclude, journal_of};
 use crate::output::{Exit, Printer, table};
 use crate::stand::{Stand, Trouble, while_held};
 
@@ -83,7 +83,7 @@ impl Removal<'_> {
     /// Removes them, looks again, and prints the receipt.
     pub(crate) async fn run(self, identity: &crate::stand::Identity, printer: &mut Printer) -> Result<Exit, Trouble> {
         let kept = &self.stand.kept;
-        let held = kept.lease(Taking::Politely, identity.seen_epoch).await.map_err(Trouble::Refused)?;
+        let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
         let work = async {
             let castle = &identity.castle;
             let ground = self.stand.ground(castle, false);
@@ -130,15 +130,22 @@ impl Removal<'_> {
         if !is_stored {
             lineage::adopt(store, castle).await.map_err(|error| failed(error.to_string()))?;
         }
-        let layer = platform::layer();
-        let mut state = self.stand.kept.state(castle.clone()).map_err(failed)?;
+        let (kept, layer) = (&self.stand.kept, platform::layer());
+        let mut state = kept.state(castle.clone()).map_err(failed)?;
         let known = state.latest(&layer).await.map_err(|error| failed(error.to_string()))?;
         let payload = json!({"generation": castle.generation, "nodes": []});
-        if known.is_some_and(|record| record.payload != payload) {
+        let was_raised = known.is_some_and(|record| record.payload != payload && record.payload["nodes"] != json!([]));
+        // A castle that never stood has not died.
+        if !was_raised && self.doomed.is_empty() {
+            return Ok(());
+        }
+        if was_raised {
             state.write(&layer, payload, epoch).await.map_err(|error| failed(error.to_string()))?;
         }
-        self.stand.kept.remember(&state).map_err(failed)?;
+        kept.remember(&state).map_err(failed)?;
         lineage::next_life(store, castle).await.map_err(|error| failed(error.to_string()))?;
+        // What it noted is of no use to the next one; that it stays would do no harm.
+        let _ = kept.doors.disk.remove_file(&journal_of(&kept.own_folder(), castle));
         Ok(())
     }
 

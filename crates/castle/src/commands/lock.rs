@@ -82,7 +82,7 @@ async fn take(kept: &Kept, holder: Option<&Holder>, yes: bool, printer: &mut Pri
     }
     let held = match kept.lease(Taking::ByForce, 0).await {
         Ok(held) => held,
-        Err(why) => return printer.failed("lock", &why),
+        Err(why) => return printer.failed("lock", &why.to_string()),
     };
     let epoch = held.lease.epoch();
     if let Err(fault) = held.lease.release().await {

@@ -105,7 +105,7 @@ async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &m
     if !confirmed(&question, yes, printer) {
         return Ok(printer.refused("state", "nothing was written: answer yes, or give --yes"));
     }
-    let held = kept.lease(Taking::Politely, 0).await?;
+    let held = kept.lease(Taking::Politely, 0).await.map_err(|denied| denied.to_string())?;
     let written = state.restore(layer, serial, held.lease.epoch()).await;
     // Given back whatever came of it; one that cannot be given back runs out by itself.
     let _ = held.lease.release().await;

@@ -48,14 +48,15 @@ pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<E
     printer.say(&table(&rows));
     let standing = report.is_done();
     let life = identity.castle.generation;
-    let closing = match (standing, identity.is_born) {
+    let is_there = stand.kept.nodes.iter().any(|node| survey.guests.contains_key(&node.vmid.0));
+    let closing = match (standing, identity.is_born && is_there) {
         (true, _) => format!("\n{} stands as its file says (life {life}).", stand.kept.name()),
         (false, true) => format!(
             "\n{} is not as its file says: castle plan {} tells what is to do.",
             stand.kept.name(),
             args.path.display()
         ),
-        (false, false) => format!("\n{} was never raised: castle up {}", stand.kept.name(), args.path.display()),
+        (false, false) => format!("\n{} does not stand: castle up {}", stand.kept.name(), args.path.display()),
     };
     printer.say(&closing);
     printer.result(&json!({

@@ -46,7 +46,7 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
         return Ok(Exit::Refused);
     }
 
-    let held = kept.lease(Taking::Politely, identity.seen_epoch).await.map_err(Trouble::Refused)?;
+    let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
     let work = async {
         let castle = stand.settle(&identity, printer).await?;
         let ground = stand.ground(&castle, args.deep);

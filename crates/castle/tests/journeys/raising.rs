@@ -109,6 +109,15 @@ fn from_nothing_to_machines_and_back() {
     assert_eq!(room.states(), ["absent"; 3]);
     let twice = room.castle(&["down", "--yes", "--json"]).result();
     assert_eq!((&twice["result"], twice["gone"].as_array().unwrap().len()), (&"gone".into(), 0));
+
+    // The next life: begun once, however often it was taken down.
+    let again = room.castle(&["up"]);
+    assert!(again.code == Some(0) && !again.stdout.contains("journal"), "{}", again.transcript());
+    assert_eq!(room.castle(&["status", "--json"]).result()["generation"], 2);
+    assert_eq!(room.castle(&["down", "--yes", "--keep-image"]).code, Some(0));
+    let kept = room.castle(&["up", "--json"]);
+    assert!(kept.code == Some(0) && !kept.stdout.contains("\"download\""), "the image was kept: {}", kept.transcript());
+    assert_eq!(room.castle(&["status", "--json"]).result()["generation"], 3);
 }
 
 #[test]
