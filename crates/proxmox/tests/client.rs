@@ -28,7 +28,10 @@ fn client(datacenter: &Datacenter, host: &str, clock: &VirtualClock) -> Client {
 }
 
 /// What answers requests to paths that end like this, instead of Proxmox.
-struct Instead(&'static str, fn(Reply) -> Option<Reply>);
+struct Instead(&'static str, Answering);
+
+/// What is answered instead; nothing for no answer at all.
+type Answering = fn(Reply) -> Option<Reply>;
 
 impl Witness for Instead {
     fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
@@ -55,7 +58,7 @@ fn tasks_are_followed_where_they_run() {
 
 #[test]
 fn tasks_end_in_every_way() {
-    let end = |ending: Option<Ending>, told: Option<fn(Reply) -> Option<Reply>>| {
+    let end = |ending: Option<Ending>, told: Option<Answering>| {
         in_virtual_time(async |clock| {
             let datacenter = datacenter(&["pve"], clock);
             if let Some(ending) = ending {
@@ -106,7 +109,7 @@ fn what_a_log_alone_tells_is_read_from_it() {
 
 #[test]
 fn answers_are_classed_by_status_and_sentence() {
-    let ask = |reply: fn(Reply) -> Option<Reply>, method: Method| {
+    let ask = |reply: Answering, method: Method| {
         in_virtual_time(async |clock| {
             let datacenter = datacenter(&["pve"], clock);
             datacenter.watch(Arc::new(Instead("/config", reply)));
@@ -119,7 +122,7 @@ fn answers_are_classed_by_status_and_sentence() {
             .unwrap_err()
         })
     };
-    let cases: [(fn(Reply) -> Option<Reply>, ErrorClass, Class, Class); 6] = [
+    let cases: [(Answering, ErrorClass, Class, Class); 6] = [
         (|_| None, ErrorClass::Unknown, Class::RetryableAfter(None), Class::EffectUnknown),
         (
             |_| Some(Reply::failure(596, "Connection timed out")),
