@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::model::{self, Castle, Override, Pool};
 use crate::shape::Scalar;
 use crate::span::{Origin, Sourced};
-use crate::values::{Bounded, Mac, Name, Size, Vmid, Word};
+use crate::values::{Bounded, Mac, Name, Size, Taint, Vmid, Word};
 
 /// What a node is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,12 @@ pub struct Node {
     pub disk: Sourced<Size>,
     /// Its second disk.
     pub data_disk: Option<Sourced<Size>>,
+    /// Its labels in Kubernetes.
+    pub labels: BTreeMap<String, String>,
+    /// Its taints in Kubernetes.
+    pub taints: Vec<Taint>,
+    /// The files with patches for its configuration, in the order they are merged.
+    pub patches: Vec<String>,
 }
 
 /// How many VMIDs at the end of the range belong to the Talos image on each host: the one in use, and the next during an upgrade.
@@ -150,6 +156,9 @@ fn node(
         memory: pick(|over| &over.memory, &pool.memory, model::MEMORY),
         disk: pick(|over| &over.disk, &pool.disk, model::DISK),
         data_disk: over.and_then(|over| over.data_disk.clone()).or_else(|| pool.data_disk.clone()),
+        labels: pool.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        taints: pool.taints.iter().map(|taint| taint.value.clone()).collect(),
+        patches: castle.talos.patches.iter().chain(pool.patches.iter()).map(|file| file.to_string()).collect(),
         name,
         address,
     }

@@ -10,8 +10,9 @@ use ipnet::IpNet;
 use crate::shape::{Entries, List, choice, section, words};
 use crate::span::Sourced;
 use crate::values::{
-    AddressRange, AgeRecipient, Bounded, Endpoint, ExtensionName, Fingerprint, KernelArg, KubernetesVersion, Line, Mac,
-    ModuleName, Name, Region, SecretReference, Sha256, Size, TalosVersion, Vmid, VmidRange, WebAddress, Word,
+    AddressRange, AgeRecipient, Bounded, Endpoint, ExtensionName, Fingerprint, KernelArg, KubernetesVersion, LabelKey,
+    LabelValue, Line, Mac, ModuleName, Name, Region, RegistryName, SecretReference, Sha256, Size, Taint, TalosVersion,
+    Vmid, VmidRange, WebAddress, Word,
 };
 
 section! {
@@ -194,6 +195,32 @@ section! {
         kernel_modules: Sourced<List<ModuleName>> = "[]";
         /// Where the disk image comes from. The hypervisor downloads it by itself.
         image: Sourced<Image> = "{}";
+        /// Where container images of a registry are pulled from instead, by the registry's name (`docker.io`).
+        mirrors: Sourced<Entries<RegistryName, Mirror>> = "{}";
+        /// Files with patches for the configuration of all nodes, beside castle.yaml, in Talos' own form. Merged in this order.
+        patches: Sourced<List<Line>> = "[]";
+        /// The kind of key that service accounts are signed with. `p256` is made at once, `rsa4096` takes a second or two.
+        service_account_key: Sourced<ServiceAccountKey> = "rsa4096";
+    }
+}
+
+section! {
+    /// Where container images of a registry are pulled from.
+    Mirror {
+        /// The addresses, tried in this order; the registry itself comes last.
+        endpoints: Sourced<List<WebAddress>>;
+        /// Who castle's nodes are there: an entry with `username` and `password`.
+        credential: Option<Sourced<SecretReference>>;
+    }
+}
+
+words! {
+    /// A kind of key.
+    ServiceAccountKey ("a kind of key") {
+        /// RSA with 4096 bits, as Talos itself makes it.
+        Rsa4096 = "rsa4096",
+        /// ECDSA on P-256.
+        P256 = "p256",
     }
 }
 
@@ -216,6 +243,22 @@ section! {
         pod_subnets: Sourced<List<IpNet>> = "[10.244.0.0/16]";
         /// The addresses of services. They may not overlap the nodes' network.
         service_subnets: Sourced<List<IpNet>> = "[10.96.0.0/12]";
+        /// The network of the pods: `flannel`, which comes with Talos, or `none` if you bring your own.
+        cni: Sourced<Cni> = "flannel";
+        /// Whether kube-proxy runs. Some networks replace it.
+        kube_proxy: Sourced<bool> = "true";
+        /// Whether control planes run the workload, too. Default: only in a castle without workers.
+        schedule_on_control_planes: Option<Sourced<bool>>;
+    }
+}
+
+words! {
+    /// The network of the pods.
+    Cni ("a pod network") {
+        /// Flannel, which comes with Talos.
+        Flannel = "flannel",
+        /// None: you bring your own, and nodes are not ready before that.
+        None = "none",
     }
 }
 
@@ -228,6 +271,8 @@ section! {
         gateway: Sourced<IpAddr>;
         /// The DNS servers of the nodes.
         nameservers: Sourced<List<IpAddr>>;
+        /// The time servers of the nodes, by name or address. Default: those of Talos.
+        time_servers: Sourced<List<Word>> = "[]";
         /// The address at which the Kubernetes API is always reached, whichever control plane answers. It must be free.
         vip: Option<Sourced<IpAddr>>;
         /// The addresses that MetalLB gives to services. They must be free. Without them there is no MetalLB.
@@ -267,6 +312,12 @@ section! {
         disk: Option<Sourced<Size>>;
         /// A second disk of each, for volumes. Default: none.
         data_disk: Option<Sourced<Size>>;
+        /// Labels of each in Kubernetes.
+        labels: Sourced<Entries<LabelKey, LabelValue>> = "{}";
+        /// Taints of each in Kubernetes, as `KEY=VALUE:EFFECT` or `KEY:EFFECT`.
+        taints: Sourced<List<Taint>> = "[]";
+        /// Files with patches for the configuration of these nodes, merged after those of `talos.patches`.
+        patches: Sourced<List<Line>> = "[]";
     }
 }
 
@@ -449,6 +500,7 @@ impl Castle {
             references.push(infisical.identity.clone());
         }
         references.extend(self.gitops.as_ref().and_then(|gitops| gitops.credential.clone()));
+        references.extend(self.talos.mirrors.iter().filter_map(|(_, mirror)| mirror.credential.clone()));
         if let StateStore::S3(bucket) = &self.state.store.value {
             references.extend([bucket.access_key.clone(), bucket.secret_key.clone()]);
         }

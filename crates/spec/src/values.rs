@@ -7,7 +7,9 @@ mod places;
 mod reference;
 mod version;
 
-pub use ids::{ExtensionName, KernelArg, Line, ModuleName, Name, Vmid, VmidRange, Word};
+pub use ids::{
+    ExtensionName, KernelArg, LabelKey, LabelValue, Line, ModuleName, Name, RegistryName, Taint, Vmid, VmidRange, Word,
+};
 pub use net::{AddressRange, Mac};
 pub(crate) use net::{step, steps_between};
 pub use numbers::{Bounded, Size};

@@ -89,6 +89,90 @@ text! {
 }
 
 text! {
+    /// The key of a label, as Kubernetes has it: a name, with or without a domain and `/` in front.
+    LabelKey, "the key of a label", "topology.kubernetes.io/zone",
+    {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"},
+    |text| label_key(text)
+}
+
+text! {
+    /// The value of a label; may be empty.
+    LabelValue, "the value of a label", "rack-1",
+    {"type": "string", "pattern": "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"},
+    |text| if text.is_empty() { Ok(String::new()) } else { label_name(text) }
+}
+
+text! {
+    /// A taint: `KEY=VALUE:EFFECT`, or `KEY:EFFECT`.
+    Taint, "a taint, as `KEY=VALUE:EFFECT`", "dedicated=storage:NoSchedule",
+    {"type": "string", "pattern": "^[^=:]+(=[^=:]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$"},
+    |text| {
+        let (subject, effect) = text.rsplit_once(':').ok_or("its effect is missing: `:NoSchedule`, `:PreferNoSchedule` or `:NoExecute`")?;
+        if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
+            return Err("its effect is `NoSchedule`, `PreferNoSchedule` or `NoExecute`".to_owned());
+        }
+        let (key, value) = subject.split_once('=').unwrap_or((subject, ""));
+        label_key(key)?;
+        if !value.is_empty() {
+            label_name(value)?;
+        }
+        Ok(text.to_owned())
+    }
+}
+
+impl Taint {
+    /// Its key, value (may be empty) and effect.
+    #[must_use]
+    pub fn parts(&self) -> (&str, &str, &str) {
+        let (subject, effect) = self.0.rsplit_once(':').unwrap_or((&self.0, ""));
+        let (key, value) = subject.split_once('=').unwrap_or((subject, ""));
+        (key, value, effect)
+    }
+}
+
+text! {
+    /// The name of a container registry, with a port if it has one; `*` for all others.
+    RegistryName, "the name of a registry", "docker.io",
+    {"type": "string", "pattern": "^(\\*|[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?)$"},
+    |text| {
+        let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
+        match text {
+            "*" => Ok(text.to_owned()),
+            _ if host.is_empty() || !host.bytes().all(fits) => Err("a host name, as in image names: `docker.io`".to_owned()),
+            _ if port.is_some_and(|port| port.parse::<u16>().is_err()) => Err("its port is not a number".to_owned()),
+            _ => Ok(text.to_owned()),
+        }
+    }
+}
+
+/// A name with or without a domain in front.
+fn label_key(text: &str) -> Result<String, String> {
+    let (domain, name) = text.rsplit_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
+    label_name(name)?;
+    match domain {
+        Some(domain) if domain.is_empty() || domain.split('.').any(|label| dns_label(label).is_err()) => {
+            Err("before the `/` stands a domain".to_owned())
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+fn label_name(text: &str) -> Result<String, String> {
+    let bytes = text.as_bytes();
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    match (bytes.first(), bytes.last()) {
+        (Some(first), Some(last)) if !first.is_ascii_alphanumeric() || !last.is_ascii_alphanumeric() => {
+            Err("it must begin and end with a letter or digit".to_owned())
+        }
+        (None, _) => Err("it is empty".to_owned()),
+        _ if bytes.len() > 63 => Err("at most 63 characters".to_owned()),
+        _ if !bytes.iter().all(fits) => Err("only letters, digits, `-`, `_` and `.`".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+text! {
     /// An official system extension, with or without the `siderolabs/` in front.
     ExtensionName, "a Talos system extension", "iscsi-tools",
     {"type": "string", "pattern": "^(siderolabs/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?$"},
@@ -271,5 +355,27 @@ mod tests {
         "vfio-pci" is "vfio_pci"
         "a b": only letters, digits, `-` and `_`
         "#);
+    }
+
+    /// Which of these can be read.
+    fn good<S: Scalar>(texts: &[&'static str]) -> Vec<&'static str> {
+        texts.iter().copied().filter(|text| S::parse(text).is_ok()).collect()
+    }
+
+    #[test]
+    fn labels_and_taints_are_those_of_kubernetes() {
+        let keys = good::<LabelKey>(&["zone", "topology.kubernetes.io/zone", "a/b/c", "/x", "-x", "x y", ""]);
+        assert_eq!(keys, ["zone", "topology.kubernetes.io/zone"]);
+        assert_eq!(good::<LabelValue>(&["", "rack-1", "rack_1.", "a b"]), ["", "rack-1"]);
+        let taints = ["dedicated=storage:NoSchedule", "dedicated:NoExecute", "dedicated", "a=b:Never", "=b:NoSchedule"];
+        assert_eq!(good::<Taint>(&taints), taints[..2]);
+        assert_eq!(Taint::parse(taints[0]).unwrap().parts(), ("dedicated", "storage", "NoSchedule"));
+        assert_eq!(Taint::parse(taints[1]).unwrap().parts(), ("dedicated", "", "NoExecute"));
+    }
+
+    #[test]
+    fn registries_are_named_as_in_images() {
+        let names = ["docker.io", "registry.lan:5000", "*", "https://docker.io", "docker.io/library", "x:y", ""];
+        assert_eq!(good::<RegistryName>(&names), names[..3]);
     }
 }
