@@ -120,9 +120,12 @@ impl Access {
         self.revoked.remove(&(who.to_owned(), privilege.to_owned()));
     }
 
-    /// Forgets the rights at a place.
+    /// Forgets the rights at a place and below.
     pub(crate) fn forget(&mut self, path: &str) {
-        self.acl.retain(|entry| entry.path != path);
+        let is_there = |entry: &AclEntry| {
+            entry.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.acl.retain(|entry| !is_there(entry));
     }
 
     /// The places that somebody has been given rights at.

@@ -24,6 +24,7 @@ mod disks;
 mod download;
 pub(crate) mod drive;
 mod guests;
+mod indices;
 mod migrate;
 mod nodes;
 mod options;
@@ -269,17 +270,20 @@ pub(crate) fn purpose(world: &World, raw: &Raw) -> String {
 
 fn run(world: &mut World, call: Call, request: &Request) -> Outcome {
     match call {
-        Call::Version => Ok(nodes::version(world.version)),
+        Call::Version | Call::NodeVersion => Ok(nodes::version(world.version)),
         Call::Ticket => auth::ticket(world, request),
         Call::Permissions => permissions::list(world, request),
         Call::Nodes => nodes::list(world, request),
         Call::NodeStatus => nodes::status(world, request),
+        Call::NodeIndex => Ok(indices::node(world.version)),
         Call::NodeNetwork => nodes::network(world, request),
         Call::ClusterStatus => cluster::status(world, request),
         Call::Resources => cluster::resources(world, request),
+        Call::ClusterTasks => tasks::of_cluster(world, request),
         Call::NextId => cluster::next_id(world, request),
-        Call::HaResources => Ok(json!([]).into()),
+        Call::HaResources | Call::Containers => Ok(json!([]).into()),
         Call::Storages => storage::list(world, request),
+        Call::Storage => storage::read(world, request),
         Call::NodeStorages => storage::of_node(world, request),
         Call::StorageStatus => storage::status(world, request),
         Call::Volumes => storage::volumes(world, request),
@@ -287,6 +291,9 @@ fn run(world: &mut World, call: Call, request: &Request) -> Outcome {
         Call::DeleteVolume => storage::delete(world, request),
         Call::DownloadUrl => download::download(world, request),
         Call::Guests => guests::list(world, request),
+        Call::GuestIndex => Ok(indices::guest()),
+        Call::Snapshots => guests::snapshots(world, request),
+        Call::Feature => guests::feature(world, request),
         Call::Create => create::create(world, request),
         Call::Destroy => destroy::destroy(world, request),
         Call::Config => config::get(world, request),
@@ -304,6 +311,7 @@ fn run(world: &mut World, call: Call, request: &Request) -> Outcome {
         Call::MoveDisk => disks::move_disk(world, request),
         Call::Migrate => migrate::migrate(world, request),
         Call::CloudInit => config::regenerate_cloud_init(world, request),
+        Call::AgentPing => agent::ping(world, request),
         Call::AgentInterfaces => agent::interfaces(world, request),
         Call::Tasks => tasks::list(world, request),
         Call::Task => tasks::index(world, request),
@@ -312,6 +320,8 @@ fn run(world: &mut World, call: Call, request: &Request) -> Outcome {
         Call::TaskLog => tasks::log(world, request),
         Call::Pools => pools::list(world, request),
         Call::Pool => pools::get(world, request),
+        Call::CreatePool => pools::create(world, request),
+        Call::DeletePool => pools::delete(world, request),
         Call::SetPool => pools::set(world, request),
     }
 }

@@ -5,12 +5,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Outcome, Refusal, Request};
+use crate::machines::Machine;
 use crate::world::World;
 
 /// How long an agent is waited for that does not answer.
 const PING: Duration = Duration::from_secs(3);
 
-pub(super) fn interfaces(world: &World, request: &Request) -> Outcome {
+/// The machine whose agent answers.
+fn answering<'a>(world: &'a World, request: &Request) -> Result<&'a Machine, Refusal> {
     let vmid = request.vmid();
     let guest = world.guest(&request.host, vmid)?;
     let agent = guest.get("agent").unwrap_or_default();
@@ -22,9 +24,17 @@ pub(super) fn interfaces(world: &World, request: &Request) -> Outcome {
         return Err(format!("VM {vmid} is not running").into());
     }
     // The device of the agent comes with the power-on: one that was enabled later answers nothing.
-    let Some(machine) = world.machines.get(vmid).filter(|machine| machine.is_up && machine.agent) else {
-        return Err(Refusal::from("QEMU guest agent is not running".to_owned()).after(PING));
-    };
+    let machine = world.machines.get(vmid).filter(|machine| machine.is_up && machine.agent);
+    machine.ok_or_else(|| Refusal::from("QEMU guest agent is not running".to_owned()).after(PING))
+}
+
+pub(super) fn ping(world: &World, request: &Request) -> Outcome {
+    answering(world, request)?;
+    Ok(json!({ "result": {} }).into())
+}
+
+pub(super) fn interfaces(world: &World, request: &Request) -> Outcome {
+    let machine = answering(world, request)?;
     let mut interfaces = vec![json!({
         "name": "lo",
         "hardware-address": "00:00:00:00:00:00",

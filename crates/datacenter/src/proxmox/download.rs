@@ -3,9 +3,11 @@
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
 use super::{Outcome, Refusal, Request};
+use crate::blueprint::StorageKind;
 use crate::world::World;
 use crate::world::guest::hex;
 use crate::world::stores::Volume;
+use crate::world::stores::name::VolumeName;
 use crate::world::tasks::Script;
 
 /// A file somewhere in the world.
@@ -82,8 +84,9 @@ pub(super) fn download(world: &mut World, request: &Request) -> Outcome {
     let (host, storage, content, url) = (request.host.clone(), text("storage"), text("content"), text("url"));
     let spec = world.stores.spec(&storage)?;
     world.stores.place(&host, &storage)?;
-    if spec.kind != crate::blueprint::StorageKind::Dir {
-        return Err(format!("can't upload to storage type '{}'", spec.kind.word()).into());
+    let kind = spec.kind;
+    if kind != StorageKind::Dir {
+        return Err(format!("can't upload to storage type '{}'", kind.word()).into());
     }
     if !spec.content.contains(&content) {
         return Err(format!("storage '{storage}' is not configured for content-type '{content}'").into());
@@ -102,7 +105,7 @@ pub(super) fn download(world: &mut World, request: &Request) -> Outcome {
         _ => None,
     };
     let volid = format!("{storage}:{content}/{name}");
-    let path = format!("/var/lib/vz/{}/{name}", if content == "iso" { "template/iso" } else { &content });
+    let path = VolumeName::parse(kind, &format!("{content}/{name}"))?.path(kind, &storage);
     let span = world.latencies.download;
     let script = Script::new().then(move |world, task| {
         world.say(task, format!("downloading {url} to {path}"));

@@ -2,9 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
+use super::api::Version;
+use super::drive::Drive;
 use super::{Outcome, Request};
+use crate::blueprint::StorageKind;
 use crate::world::World;
 use crate::world::guest::Guest;
+use crate::world::stores::name::VolumeName;
+use crate::world::stores::split;
 
 fn row(world: &World, guest: &Guest) -> Map<String, Value> {
     let seen = world.observe(guest);
@@ -54,4 +59,57 @@ pub(super) fn status(world: &World, request: &Request) -> Outcome {
         row.insert("running-machine".into(), json!("pc-i440fx-10.1+pve0"));
     }
     Ok(Value::from(row).into())
+}
+
+/// The snapshots of a guest. None can be taken here, so there is only what it is now.
+pub(super) fn snapshots(world: &World, request: &Request) -> Outcome {
+    let guest = world.guest(&request.host, request.vmid())?;
+    Ok(json!([{
+        "name": "current", "digest": guest.digest(), "running": u8::from(guest.is_running()),
+        "description": "You are here!",
+    }])
+    .into())
+}
+
+/// Whether the storages of a guest's disks can do something, and on which hosts all of its volumes are.
+pub(super) fn feature(world: &World, request: &Request) -> Outcome {
+    let guest = world.guest(&request.host, request.vmid())?;
+    if let Some(name) = request.text("snapname") {
+        return Err(format!("snapshot '{name}' does not exist").into());
+    }
+    let feature = request.text("feature").unwrap_or_default();
+    let mut has_feature = true;
+    let mut hosts: Vec<&String> = world.hosts.keys().collect();
+    for drive in Drive::all(&guest.config).values() {
+        let volume = split(&drive.file).filter(|_| !drive.file.starts_with('/'));
+        if let Some((storage, name)) = volume {
+            let spec = world.stores.spec(storage)?;
+            if !spec.hosts.is_empty() {
+                hosts.retain(|host| spec.hosts.contains(host));
+            } else if !spec.shared {
+                hosts.retain(|host| **host == request.host);
+            }
+            if !drive.is_cdrom() {
+                has_feature &= can(world.version, spec.kind, feature, &VolumeName::parse(spec.kind, name)?);
+            }
+        } else if !drive.is_cdrom() {
+            has_feature = false;
+        }
+    }
+    Ok(json!({ "hasFeature": u8::from(has_feature), "nodes": hosts }).into())
+}
+
+/// Whether a storage can do this to a volume.
+fn can(version: Version, kind: StorageKind, feature: &str, volume: &VolumeName<'_>) -> bool {
+    match feature {
+        "copy" => true,
+        "clone" => volume.is_base,
+        "snapshot" if volume.is_base => false,
+        "snapshot" => match kind {
+            StorageKind::LvmThin | StorageKind::ZfsPool | StorageKind::Rbd => true,
+            StorageKind::Dir => volume.format == "qcow2",
+            StorageKind::Lvm => version == Version::Nine && volume.format == "qcow2",
+        },
+        _ => false,
+    }
 }

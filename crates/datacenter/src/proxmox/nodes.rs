@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::api::Version;
 use super::{Done, Outcome, Request};
+use crate::access::Identity;
 use crate::world::World;
 use crate::world::guest::Guest;
 
@@ -107,10 +108,17 @@ pub(super) fn network(world: &World, request: &Request) -> Outcome {
     let bridges: Vec<Value> = bridges
         .filter(|row| {
             let bridge = row["iface"].as_str().unwrap_or_default();
-            let path = format!("/sdn/zones/localnetwork/{bridge}");
-            world.may(&request.who, &path, &["SDN.Audit", "SDN.Use"])
-                || world.may(&request.who, &format!("/nodes/{}", request.host), &["Sys.Audit", "Sys.Modify"])
+            sees_bridge(world, &request.who, bridge)
         })
         .collect();
     Ok(bridges.into())
+}
+
+/// Whether somebody sees a bridge: by a right on it, or on one of those VLANs of it that anybody was given rights on.
+fn sees_bridge(world: &World, who: &Identity, bridge: &str) -> bool {
+    let place = format!("/sdn/zones/localnetwork/{bridge}");
+    let sees = |path: &str| world.may(who, path, &["SDN.Audit", "SDN.Use"]);
+    let below = world.access.paths().filter_map(|path| path.strip_prefix(&place)?.strip_prefix('/'));
+    let mut vlans = below.filter_map(|rest| rest.split('/').next());
+    sees(&place) || vlans.any(|vlan| sees(&format!("{place}/{vlan}")))
 }

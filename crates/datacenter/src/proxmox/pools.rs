@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::api::Version;
 use super::{Outcome, Refusal, Request};
 use crate::world::{Pool, World};
 
@@ -62,15 +63,73 @@ pub(super) fn get(world: &World, request: &Request) -> Outcome {
     Ok(Value::from(row).into())
 }
 
+/// Refuses while the file of users, rights and pools cannot be locked.
+fn check_lockable(world: &World) -> Result<(), String> {
+    if world.has_quorum { Ok(()) } else { Err("cfs-lock 'file-user_cfg' error: no quorum!".to_owned()) }
+}
+
+fn check_new(world: &World, name: &str) -> Result<(), String> {
+    check_lockable(world)?;
+    if world.pools.contains_key(name) {
+        return Err(format!("pool '{name}' already exists"));
+    }
+    let (parent, leaf) = name.rsplit_once('/').map_or((None, name), |(parent, leaf)| (Some(parent), leaf));
+    if let Some(parent) = parent.filter(|parent| !world.pools.contains_key(*parent)) {
+        return Err(format!("parent '{parent}' of pool '{name}' does not exist"));
+    }
+    if world.version == Version::Nine && !leaf.starts_with(|letter: char| letter.is_ascii_alphabetic()) {
+        return Err("pool name must start with a letter".to_owned());
+    }
+    Ok(())
+}
+
+pub(super) fn create(world: &mut World, request: &Request) -> Outcome {
+    let name = request.text("poolid").unwrap_or_default().to_owned();
+    check_new(world, &name).map_err(|error| format!("create pool failed: {error}"))?;
+    let comment = request.text("comment").unwrap_or_default().to_owned();
+    world.effect("create pool", &name);
+    world.pools.insert(name, Pool { comment, ..Pool::default() });
+    Ok(Value::Null.into())
+}
+
+fn check_empty(world: &World, name: &str) -> Result<(), String> {
+    check_lockable(world)?;
+    let pool = world.pools.get(name).ok_or_else(|| format!("pool '{name}' does not exist"))?;
+    let full = |what: String| Err(format!("pool '{name}' is not empty (contains {what})"));
+    let is_inside = |other: &&String| other.rsplit_once('/').is_some_and(|(parent, _)| parent == name);
+    if let Some(inner) = world.pools.keys().find(is_inside) {
+        return full(format!("pool '{inner}'"));
+    }
+    // Numbers are sorted as texts there. Who is no more does not count.
+    let guests = pool.guests.iter().filter(|vmid| world.guests.contains_key(vmid));
+    if let Some(vmid) = guests.map(ToString::to_string).min() {
+        return full(format!("VM {vmid}"));
+    }
+    if let Some(storage) = pool.storages.iter().find(|storage| world.stores.spec(storage).is_ok()) {
+        return full(format!("storage '{storage}'"));
+    }
+    Ok(())
+}
+
+pub(super) fn delete(world: &mut World, request: &Request) -> Outcome {
+    let name = request.text("poolid").unwrap_or_default();
+    check_empty(world, name).map_err(|error| format!("delete pool failed: {error}"))?;
+    world.pools.remove(name);
+    // The vendor looks for the rights of a nested pool in the wrong place, and leaves them.
+    if !name.contains('/') {
+        world.access.forget(&format!("/pool/{name}"));
+    }
+    world.effect("delete pool", name);
+    Ok(Value::Null.into())
+}
+
 pub(super) fn set(world: &mut World, request: &Request) -> Outcome {
     let name = request.text("poolid").unwrap_or_default().to_owned();
     let list = |key: &str| -> Vec<String> {
         let words = request.text(key).unwrap_or_default().split([',', ';', ' ', '\0']);
         words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
     };
-    if !world.has_quorum {
-        return Err("cfs-lock 'file-user_cfg' error: no quorum!".to_owned().into());
-    }
+    check_lockable(world)?;
     let is_removed = request.flag("delete");
     let guests: Vec<u32> = list("vms").iter().filter_map(|vmid| vmid.parse().ok()).collect();
     let storages = list("storage");

@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, Request};
+use super::{Outcome, Refusal, Request};
 use crate::access::Identity;
-use crate::blueprint::Storage;
+use crate::blueprint::{Storage, StorageKind};
 use crate::world::World;
+use crate::world::stores::name::{CEPH_POOL, DATASET, FOLDER, GROUP, VolumeName};
 use crate::world::stores::{Volume, split};
 use crate::world::tasks::Script;
 
@@ -20,21 +21,36 @@ pub(super) fn list(world: &World, request: &Request) -> Outcome {
     let rows = world.stores.specs().filter(|spec| {
         wanted.is_none_or(|kind| kind == spec.kind.word()) && is_visible(world, &request.who, &spec.name)
     });
-    let rows = rows.map(|spec| {
-        let mut row = Map::new();
-        row.insert("storage".into(), json!(spec.name));
-        row.insert("type".into(), json!(spec.kind.word()));
-        row.insert("content".into(), json!(spec.content.join(",")));
-        row.insert("digest".into(), json!("0000000000000000000000000000000000000000"));
-        if spec.shared {
-            row.insert("shared".into(), json!(1));
-        }
-        if !spec.hosts.is_empty() {
-            row.insert("nodes".into(), json!(spec.hosts.join(",")));
-        }
-        Value::from(row)
-    });
-    Ok(rows.collect::<Vec<_>>().into())
+    Ok(rows.map(definition).collect::<Vec<_>>().into())
+}
+
+pub(super) fn read(world: &World, request: &Request) -> Outcome {
+    let spec = world.stores.spec(request.text("storage").unwrap_or_default())?;
+    Ok(definition(spec).into())
+}
+
+/// A storage as it is defined, for all hosts.
+fn definition(spec: &Storage) -> Value {
+    let mut row = Map::new();
+    row.insert("storage".into(), json!(spec.name));
+    row.insert("type".into(), json!(spec.kind.word()));
+    row.insert("content".into(), json!(spec.content.join(",")));
+    row.insert("digest".into(), json!("0000000000000000000000000000000000000000"));
+    let built_on: &[(&str, &str)] = match spec.kind {
+        StorageKind::Dir => &[("path", FOLDER)],
+        StorageKind::LvmThin => &[("vgname", GROUP), ("thinpool", "data")],
+        StorageKind::Lvm => &[("vgname", GROUP)],
+        StorageKind::ZfsPool => &[("pool", DATASET)],
+        StorageKind::Rbd => &[("pool", CEPH_POOL)],
+    };
+    row.extend(built_on.iter().map(|(key, value)| ((*key).to_owned(), json!(value))));
+    if spec.shared {
+        row.insert("shared".into(), json!(1));
+    }
+    if !spec.hosts.is_empty() {
+        row.insert("nodes".into(), json!(spec.hosts.join(",")));
+    }
+    row.into()
 }
 
 fn status_row(world: &World, spec: &Storage, host: &str) -> Result<Map<String, Value>, String> {
@@ -104,16 +120,25 @@ pub(super) fn volumes(world: &World, request: &Request) -> Outcome {
     Ok(rows.map(|(name, volume)| Value::from(volume_row(storage, name, volume))).collect::<Vec<_>>().into())
 }
 
-/// The volume that a path names: in full, or within its storage.
-fn volid(request: &Request) -> String {
+/// The name, within its storage, of the volume that a path names: in full, or not.
+fn volume_name(request: &Request) -> Result<&str, Refusal> {
     let storage = request.text("storage").unwrap_or_default();
     let volume = request.text("volume").unwrap_or_default();
-    if volume.contains(':') { volume.to_owned() } else { format!("{storage}:{volume}") }
+    if !volume.contains(':') {
+        return Ok(volume);
+    }
+    match split(volume) {
+        Some((other, name)) if other == storage => Ok(name),
+        Some((other, _)) => Err(Refusal::parameter("volume", format!("storage ID mismatch ({other} != {storage})\n"))),
+        None => Err(Refusal::parameter("volume", format!("unable to parse volume ID '{volume}'\n"))),
+    }
 }
 
 pub(super) fn volume(world: &World, request: &Request) -> Outcome {
-    let volid = volid(request);
-    let (storage, name) = split(&volid).ok_or_else(|| format!("unable to parse volume ID '{volid}'"))?;
+    let (storage, name) = (request.text("storage").unwrap_or_default(), volume_name(request)?);
+    let volid = format!("{storage}:{name}");
+    let kind = world.stores.spec(storage)?.kind;
+    let path = VolumeName::parse(kind, name)?.path(kind, storage);
     world.require_any(&request.who, &format!("/storage/{storage}"), &SEEN_BY)?;
     world.stores.place(&request.host, storage)?;
     let volume = world.stores.get(&request.host, &volid);
@@ -122,18 +147,16 @@ pub(super) fn volume(world: &World, request: &Request) -> Outcome {
     for key in ["volid", "content", "ctime", "vmid"] {
         row.remove(key);
     }
-    row.insert("path".into(), json!(format!("/dev/{storage}/{name}")));
+    row.insert("path".into(), json!(path));
     row.insert("used".into(), json!(volume.written));
     Ok(Value::from(row).into())
 }
 
 pub(super) fn delete(world: &mut World, request: &Request) -> Outcome {
-    let (host, volid) = (request.host.clone(), volid(request));
-    let named = volid.clone();
-    let (storage, _) = split(&named).ok_or_else(|| format!("unable to parse volume ID '{named}'"))?;
-    let owner = world.stores.get(&host, &volid).and_then(|volume| volume.vmid);
-    let place = format!("/storage/{storage}");
-    world.require(&request.who, &place, &["Datastore.Allocate"])?;
+    let (storage, name) = (request.text("storage").unwrap_or_default(), volume_name(request)?);
+    let (host, volid) = (request.host.clone(), format!("{storage}:{name}"));
+    let owner = VolumeName::parse(world.stores.spec(storage)?.kind, name)?.owner;
+    world.require(&request.who, &format!("/storage/{storage}"), &["Datastore.Allocate"])?;
     world.stores.place(&host, storage)?;
     let lock = world.stores.lock_name(&host, storage)?;
     let (patience, span) = (lock.patience(), world.latencies.destroy);

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use super::locks::LockName;
 use crate::blueprint::{Host, Storage, StorageKind};
 
+pub(crate) mod name;
+
 /// One place with volumes: a storage, and the host if others do not see the same.
 pub(crate) type Place = (String, Option<String>);
 

@@ -223,3 +223,25 @@ fn the_generations_name_the_agents_right_differently() {
         });
     }
 }
+
+/// Goal: a bridge is seen by whoever may use a VLAN of it, and by nobody for another reason. Method: a token with one right at a
+/// time, on a host that it may otherwise look at.
+#[test]
+fn a_bridge_is_seen_from_each_of_its_vlans() {
+    let bridge = "/sdn/zones/localnetwork/vmbr0";
+    let vlan = &format!("{bridge}/30");
+    for (acl, is_seen) in [
+        (vec![(vlan.as_str(), "bob@pve", "PVESDNUser")], true),
+        (vec![(bridge, "bob@pve", "PVESDNUser")], true),
+        (vec![("/sdn", "bob@pve", "PVESDNUser")], true),
+        (vec![("/nodes", "bob@pve", "Administrator")], false),
+        (vec![(vlan.as_str(), "castle@pve", "PVESDNUser")], false),
+        (vec![("/sdn/zones/localnetwork/vmbr01/30", "bob@pve", "PVESDNUser")], false),
+    ] {
+        as_bob(with_bob(false, &acl), async |site| {
+            let bridges = site.get("/nodes/pve/network?type=any_bridge").await;
+            let names: Vec<&Value> = bridges.as_array().unwrap().iter().map(|row| &row["iface"]).collect();
+            assert_eq!(names == ["vmbr0"], is_seen, "{acl:?}: {bridges}");
+        });
+    }
+}

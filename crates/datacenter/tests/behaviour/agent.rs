@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::site::{IMAGE, both, quick, within};
 
 const ASK: &str = "/nodes/pve/qemu/421/agent/network-get-interfaces";
+const PING: &str = "/nodes/pve/qemu/421/agent/ping";
 
 #[test]
 fn it_tells_the_address_once_the_guest_is_up() {
@@ -28,7 +29,10 @@ fn it_tells_the_address_once_the_guest_is_up() {
         let begun = site.clock.monotonic();
         assert_eq!(site.ask("GET", ASK, &[]).await.line(), "500 QEMU guest agent is not running");
         assert_eq!(site.clock.monotonic() - begun, Duration::from_secs(3));
+        assert_eq!(site.ask("POST", PING, &[]).await.line(), "500 QEMU guest agent is not running");
         site.clock.sleep(Duration::from_secs(12)).await;
+        assert_eq!(site.post(PING, &[]).await, json!({ "result": {} }));
+        assert_eq!(site.ask("GET", PING, &[]).await.status, 501);
         let told = site.get(ASK).await;
         let net = &told["result"][1];
         assert_eq!(
@@ -51,6 +55,8 @@ fn it_tells_the_address_once_the_guest_is_up() {
 fn without_an_agent_nothing_is_told() {
     both(async |site| {
         let refused = site.ask("GET", "/nodes/pve/qemu/100/agent/network-get-interfaces", &[]).await;
+        assert_eq!(refused.line(), "500 No QEMU guest agent configured");
+        let refused = site.ask("POST", "/nodes/pve/qemu/100/agent/ping", &[]).await;
         assert_eq!(refused.line(), "500 No QEMU guest agent configured");
     });
 }

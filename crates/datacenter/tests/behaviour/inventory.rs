@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use castle_datacenter::blueprint::{GIB, Storage, StorageKind};
 use castle_datacenter::{Blueprint, Latencies};
 use castle_seams::Clock;
 use serde_json::{Value, json};
@@ -114,5 +115,78 @@ fn several_hosts_are_a_cluster() {
         // A storage that is not shared is one on each host.
         let storages = site.get("/cluster/resources?type=storage").await;
         assert_eq!(storages.as_array().unwrap().len(), 4);
+    });
+}
+
+#[test]
+fn a_host_tells_its_own_version_and_what_is_below_it() {
+    both(async |site| {
+        assert_eq!(site.get("/nodes/pve/version").await, site.get("/version").await);
+        let names = async |path: &str, key: &str| {
+            let rows = site.get(path).await;
+            rows.as_array().unwrap().iter().map(|row| row[key].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let below = names("/nodes/pve", "name").await;
+        assert!(["qemu", "lxc", "sdn", "version"].iter().all(|name| below.contains(&(*name).to_owned())), "{below:?}");
+        let is_nine = site.get("/version").await["release"] == "9.2";
+        assert_eq!((below.len(), below.last().unwrap() == "sdn"), if is_nine { (41, false) } else { (40, true) });
+        // Nobody looks whether there is such a host, or such a guest.
+        assert_eq!(names("/nodes/nowhere", "name").await, below);
+        let of_guest = names("/nodes/pve/qemu/999", "subdir").await;
+        assert_eq!((of_guest.len(), of_guest[0].as_str()), (20, "config"));
+        assert_eq!(site.get("/nodes/pve/lxc").await, json!([]));
+    });
+}
+
+#[test]
+fn a_guest_without_snapshots_is_where_it_is() {
+    both(async |site| {
+        let digest = site.config(100).await["digest"].clone();
+        let here = json!([{ "name": "current", "digest": digest, "running": 1, "description": "You are here!" }]);
+        assert_eq!(site.get("/nodes/pve/qemu/100/snapshot").await, here);
+        assert_eq!(site.get("/nodes/pve/qemu/101/snapshot").await[0]["running"], 0);
+        let absent = site.ask("GET", "/nodes/pve/qemu/999/snapshot", &[]).await;
+        assert_eq!(absent.line(), "500 Configuration file 'nodes/pve/qemu-server/999.conf' does not exist");
+    });
+}
+
+#[test]
+fn what_the_storages_of_a_guest_can_do_is_told() {
+    let hosts = ["pve".to_owned(), "two".to_owned()];
+    let mut blueprint = Blueprint::embedded(&hosts).with_latencies(Latencies::none());
+    blueprint.storages.push(Storage::new("files", StorageKind::Dir, &["images"], 64 * GIB));
+    blueprint.storages.push(Storage::new("thick", StorageKind::Lvm, &["images"], 64 * GIB));
+    blueprint.storages.push(Storage::new("ceph", StorageKind::Rbd, &["images"], 64 * GIB));
+    within(blueprint, async |site| {
+        site.make_template("9000").await;
+        for (vmid, drives) in [
+            ("421", &[("scsi0", "files:1,format=qcow2"), ("ide2", "none,media=cdrom")][..]),
+            ("422", &[("scsi0", "files:1,format=raw")]),
+            ("423", &[("scsi0", "thick:1")]),
+            ("424", &[("scsi0", "ceph:1")]),
+            ("425", &[("scsi0", "ceph:1"), ("scsi1", "files:1")]),
+        ] {
+            let guest = [&[("vmid", vmid)], drives].concat();
+            assert_eq!(site.run("POST", "/nodes/pve/qemu", &guest).await, "OK");
+        }
+        let both = json!(["pve", "two"]);
+        let one = json!(["pve"]);
+        for (vmid, snapshot, clone, nodes) in [
+            (100, 1, 0, &one),
+            (9000, 0, 1, &one),
+            (421, 1, 0, &one),
+            (422, 0, 0, &one),
+            (423, 0, 0, &one),
+            (424, 1, 0, &both),
+            (425, 0, 0, &one),
+        ] {
+            for (feature, has) in [("snapshot", snapshot), ("clone", clone), ("copy", 1)] {
+                let told = site.get(&format!("/nodes/pve/qemu/{vmid}/feature?feature={feature}")).await;
+                assert_eq!(told, json!({ "hasFeature": has, "nodes": nodes }), "{vmid} {feature}");
+            }
+        }
+        let past = site.ask("GET", "/nodes/pve/qemu/100/feature", &[("feature", "copy"), ("snapname", "before")]).await;
+        assert_eq!(past.line(), "500 snapshot 'before' does not exist");
+        assert_eq!(site.ask("GET", "/nodes/pve/qemu/100/feature", &[]).await.status, 400);
     });
 }

@@ -11,6 +11,7 @@ mod determinism;
 mod interventions;
 mod inventory;
 mod loopback;
+mod pools;
 mod power;
 mod site;
 mod storage;

@@ -1,10 +1,10 @@
 //! Images and volumes.
 
-use castle_datacenter::blueprint::GIB;
+use castle_datacenter::blueprint::{GIB, Storage, StorageKind};
 use castle_datacenter::checksum;
 use serde_json::{Value, json};
 
-use crate::site::{IMAGE, Site, both};
+use crate::site::{IMAGE, Site, both, quick, within};
 
 const DOWNLOAD: &str = "/nodes/pve/storage/local/download-url";
 
@@ -127,5 +127,77 @@ fn pools_are_told_and_filled() {
         assert_eq!(refused.line(), "403 Permission check failed (/pool/blue, Pool.Allocate)");
         let members = site.get("/pools/blue").await;
         assert_eq!(members["members"], Value::Array(Vec::new()));
+    });
+}
+
+#[test]
+fn a_volume_is_asked_for_at_its_own_storage() {
+    both(async |site| {
+        let elsewhere = "/nodes/pve/storage/local/content/local-lvm:vm-101-disk-0";
+        for method in ["GET", "DELETE"] {
+            let refused = site.ask(method, elsewhere, &[]).await;
+            assert_eq!(refused.line(), "400 Parameter verification failed.");
+            // With the end of the line that the vendor does not cut off.
+            assert_eq!(refused.body["errors"], json!({ "volume": "storage ID mismatch (local-lvm != local)\n" }));
+        }
+        assert!(site.datacenter.look().has_volume("local-lvm:vm-101-disk-0"));
+        let nameless = site.ask("GET", "/nodes/pve/storage/local-lvm/content/local-lvm:", &[]).await;
+        assert_eq!(nameless.body["errors"]["volume"], "unable to parse volume ID 'local-lvm:'\n");
+        let strange = site.ask("DELETE", "/nodes/pve/storage/local-lvm/content/disk-0", &[]).await;
+        assert_eq!(strange.line(), "500 unable to parse lvm volume name 'disk-0'");
+    });
+}
+
+#[test]
+fn a_task_is_named_after_the_owner_in_the_name_of_a_volume() {
+    both(async |site| {
+        let absent = "/nodes/pve/storage/local-lvm/content/local-lvm:vm-999-disk-0";
+        assert_ne!(site.run("DELETE", absent, &[]).await, "OK");
+        let ownerless = "/nodes/pve/storage/local/content/import/talos.qcow2";
+        assert_ne!(site.run("DELETE", ownerless, &[]).await, "OK");
+        let ids: Vec<String> = site.datacenter.look().tasks.iter().map(|task| task.id.clone()).collect();
+        assert_eq!(ids, ["999@local-lvm", "local"]);
+    });
+}
+
+#[test]
+fn the_path_of_a_volume_is_that_on_the_host() {
+    let mut blueprint = quick();
+    blueprint.storages.push(Storage::new("files", StorageKind::Dir, &["images"], 64 * GIB));
+    blueprint.storages.push(Storage::new("tank", StorageKind::ZfsPool, &["images"], 64 * GIB));
+    within(blueprint, async |site| {
+        assert_eq!(download(&site, &[]).await, "OK");
+        let iso = [("content", "iso"), ("filename", "talos.iso"), ("url", &IMAGE.replace(".qcow2", ".iso"))];
+        assert_eq!(site.run("POST", DOWNLOAD, &iso).await, "OK");
+        let guest = [("vmid", "421"), ("scsi0", "files:1"), ("scsi1", "tank:1")];
+        assert_eq!(site.run("POST", "/nodes/pve/qemu", &guest).await, "OK");
+        for (volid, path) in [
+            ("local-lvm:vm-100-disk-0", "/dev/pve/vm-100-disk-0"),
+            ("local:import/talos.qcow2", "/var/lib/vz/import/talos.qcow2"),
+            ("local:iso/talos.iso", "/var/lib/vz/template/iso/talos.iso"),
+            ("files:421/vm-421-disk-0.raw", "/var/lib/vz/images/421/vm-421-disk-0.raw"),
+            ("tank:vm-421-disk-0", "/dev/zvol/rpool/data/vm-421-disk-0"),
+        ] {
+            let (storage, _) = volid.split_once(':').unwrap();
+            assert_eq!(site.get(&format!("/nodes/pve/storage/{storage}/content/{volid}")).await["path"], path);
+        }
+    });
+}
+
+#[test]
+fn a_storage_is_told_as_it_is_defined() {
+    both(async |site| {
+        let thin = site.get("/storage/local-lvm").await;
+        assert_eq!(
+            (&thin["vgname"], &thin["thinpool"], &thin["content"]),
+            (&json!("pve"), &json!("data"), &json!("images,rootdir"))
+        );
+        assert_eq!(site.get("/storage").await[1], thin);
+        assert_eq!(site.get("/storage/local").await["path"], "/var/lib/vz");
+        assert_eq!(site.ask("GET", "/storage/nope", &[]).await.line(), "500 storage 'nope' does not exist");
+        // To read all of it takes more than to see it in the list.
+        site.datacenter.revoke("castle@pve", "Datastore.Allocate");
+        let refused = site.ask("GET", "/storage/local", &[]).await;
+        assert_eq!(refused.line(), "403 Permission check failed (/storage/local, Datastore.Allocate)");
     });
 }

@@ -1,8 +1,8 @@
 //! Tasks as clients watch them.
 
 use castle_datacenter::blueprint::{AclEntry, Token, User};
-use castle_datacenter::{Ending, Latencies};
-use serde_json::json;
+use castle_datacenter::{Blueprint, Ending, Latencies};
+use serde_json::{Value, json};
 
 use crate::site::{both, quick, within};
 
@@ -111,5 +111,34 @@ fn tasks_of_others_need_a_right() {
         assert_eq!(refused.line(), "403 Permission check failed (/nodes/pve, Sys.Audit)");
         assert_eq!(site.get("/nodes/pve/tasks?source=all").await, json!([]));
         assert_eq!(site.run("POST", "/nodes/pve/qemu/101/status/stop", &[]).await, "OK");
+    });
+}
+
+#[test]
+fn the_cluster_tells_the_latest_tasks_of_each_host() {
+    let hosts = ["a".to_owned(), "b".to_owned()];
+    within(Blueprint::embedded(&hosts), async |mut site| {
+        for round in 0..13 {
+            for deed in ["start", "stop"] {
+                assert_eq!(site.run("POST", &format!("/nodes/a/qemu/101/status/{deed}"), &[]).await, "OK", "{round}");
+            }
+        }
+        assert_eq!(site.run("POST", "/nodes/b/qemu", &[("vmid", "421")]).await, "OK");
+        let running = site.ask("DELETE", "/nodes/a/qemu/101", &[]).await.body["data"].clone();
+        let rows = site.get("/cluster/tasks").await;
+        let rows = rows.as_array().unwrap();
+        let of_a: Vec<&Value> = rows.iter().filter(|row| row["node"] == "a").collect();
+        // 27 there were.
+        assert_eq!((rows.len(), of_a.len()), (26, 25));
+        assert_eq!((&of_a[0]["upid"], of_a[0].get("status"), &of_a[0]["saved"]), (&running, None, &json!("0")));
+        let latest = of_a[1];
+        assert_eq!((&latest["type"], &latest["status"], latest.get("pid")), (&json!("qmstop"), &json!("OK"), None));
+        assert_eq!((&latest["user"], &latest["tokenid"]), (&json!("castle@pve"), &json!("embedded")));
+
+        // A token is not the user whose task it was, even if it was its own; a user is.
+        site.datacenter.revoke("castle@pve", "Sys.Audit");
+        assert_eq!(site.get("/cluster/tasks").await, json!([]));
+        site.log_in_as_root().await;
+        assert_eq!(site.get("/cluster/tasks").await.as_array().unwrap().len(), 26);
     });
 }

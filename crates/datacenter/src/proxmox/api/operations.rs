@@ -9,7 +9,7 @@ use super::field::{Field, flag, text, whole};
 use super::{Call, Operation, Permission, Version};
 
 pub(super) const ALL: &[&[Operation]] =
-    &[CLUSTER, storage::ALL, guests::ALL, guests::POWER, guests::CHANGES, TASKS, POOLS];
+    &[CLUSTER, storage::ALL, guests::ALL, guests::AGENT, guests::POWER, guests::CHANGES, TASKS, POOLS];
 
 const fn operation(call: Call, method: &'static str, path: &'static str, permission: Permission) -> Operation {
     Operation {
@@ -101,6 +101,8 @@ const CLUSTER: &[Operation] = &[
         text("userid").pattern(r"(?:^(?:[^\s:/]+)\@(?:[A-Za-z][A-Za-z0-9\.\-_]+)(?:!(?:[A-Za-z][A-Za-z0-9\.\-_]+))?$)"),
     ]]),
     get(Call::Nodes, "/nodes", Everyone),
+    get(Call::NodeIndex, "/nodes/{node}", Everyone).taking(&[&[NODE]]),
+    get(Call::NodeVersion, "/nodes/{node}/version", Everyone).on_node().taking(&[&[NODE]]),
     get(Call::NodeStatus, "/nodes/{node}/status", check("/nodes/{node}", &["Sys.Audit"])).on_node().taking(&[&[NODE]]),
     get(Call::NodeNetwork, "/nodes/{node}/network", Everyone).on_node().taking(&[&[
         NODE,
@@ -138,6 +140,7 @@ const CLUSTER: &[Operation] = &[
     get(Call::ClusterStatus, "/cluster/status", check("/", &["Sys.Audit"])).protected(),
     get(Call::Resources, "/cluster/resources", Everyone)
         .taking(&[&[text("type").words(&["vm", "storage", "node", "sdn"])]]),
+    get(Call::ClusterTasks, "/cluster/tasks", Everyone),
     get(Call::NextId, "/cluster/nextid", Everyone).taking(&[&[vmid("vmid")]]),
     get(Call::HaResources, "/cluster/ha/resources", check("/", &["Sys.Audit"]))
         .taking(&[&[text("type").words(&["ct", "vm"])]]),
@@ -178,6 +181,11 @@ const POOLS: &[Operation] = &[
     get(Call::Pools, "/pools", InHandler).taking(&[&[POOL_ID, text("type").words(MEMBER_TYPES).with("poolid")]]),
     get(Call::Pool, "/pools/{poolid}", check("/pool/{poolid}", &["Pool.Audit"]))
         .taking(&[&[POOL_ID.required(), text("type").words(MEMBER_TYPES)]]),
+    post(Call::CreatePool, "/pools", check("/pool/{poolid}", &["Pool.Allocate"]))
+        .taking(&[&[POOL_ID.required(), text("comment")]]),
+    delete(Call::DeletePool, "/pools", check("/pool/{poolid}", &["Pool.Allocate"]))
+        .checks_more()
+        .taking(&[&[POOL_ID.required()]]),
     put(Call::SetPool, "/pools", check("/pool/{poolid}", &["Pool.Allocate"])).checks_more().taking(&[&[
         POOL_ID.required(),
         text("vms").format("pve-vmid-list"),

@@ -1,6 +1,6 @@
 //! What is asked of guests.
 
-use super::super::Permission::InHandler;
+use super::super::Permission::{Everyone, InHandler};
 use super::super::Version::{Eight, Nine};
 use super::super::field::{Field, flag, text, whole};
 use super::super::{Call, Operation, Permission, options};
@@ -11,6 +11,7 @@ const GUEST: &[Field] = &[NODE, vmid("vmid").required()];
 
 const DIGEST: Field = text("digest").longest(40);
 const SKIP_LOCK: Field = flag("skiplock");
+const SNAPSHOT: Field = text("snapname").format("pve-configid").longest(40);
 const TIMEOUT: Field = whole("timeout").at_least(0);
 const BANDWIDTH: Field = whole("bwlimit").at_least(0);
 const MIGRATION: &[Field] = &[
@@ -43,24 +44,25 @@ pub(super) const ALL: &[Operation] = &[
         .on_node()
         .taking(&[GUEST, &[flag("current"), text("snapshot").format("pve-configid").longest(40)]]),
     get(Call::Pending, "/nodes/{node}/qemu/{vmid}/pending", READS_GUEST).on_node().taking(&[GUEST]),
-    get(
-        Call::AgentInterfaces,
-        "/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces",
-        check_any("/vms/{vmid}", &["VM.GuestAgent.Audit", "VM.GuestAgent.Unrestricted"]),
-    )
-    .only(Nine)
-    .protected()
-    .on_node()
-    .taking(&[GUEST]),
-    get(
-        Call::AgentInterfaces,
-        "/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces",
-        check("/vms/{vmid}", &["VM.Monitor"]),
-    )
-    .only(Eight)
-    .protected()
-    .on_node()
-    .taking(&[GUEST]),
+    get(Call::GuestIndex, "/nodes/{node}/qemu/{vmid}", Everyone).on_node().taking(&[GUEST]),
+    get(Call::Snapshots, "/nodes/{node}/qemu/{vmid}/snapshot", READS_GUEST).protected().on_node().taking(&[GUEST]),
+    get(Call::Feature, "/nodes/{node}/qemu/{vmid}/feature", READS_GUEST)
+        .protected()
+        .on_node()
+        .taking(&[GUEST, &[text("feature").required().words(&["snapshot", "clone", "copy"]), SNAPSHOT]]),
+    get(Call::Containers, "/nodes/{node}/lxc", InHandler).protected().on_node().taking(&[&[NODE]]),
+];
+
+const ASKS_AGENT: Permission = check_any("/vms/{vmid}", &["VM.GuestAgent.Audit", "VM.GuestAgent.Unrestricted"]);
+const ASKS_AGENT_OF_EIGHT: Permission = check("/vms/{vmid}", &["VM.Monitor"]);
+const PING: &str = "/nodes/{node}/qemu/{vmid}/agent/ping";
+const INTERFACES: &str = "/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces";
+
+pub(super) const AGENT: &[Operation] = &[
+    post(Call::AgentPing, PING, ASKS_AGENT).only(Nine).on_node().taking(&[GUEST]),
+    post(Call::AgentPing, PING, ASKS_AGENT_OF_EIGHT).only(Eight).on_node().taking(&[GUEST]),
+    get(Call::AgentInterfaces, INTERFACES, ASKS_AGENT).only(Nine).protected().on_node().taking(&[GUEST]),
+    get(Call::AgentInterfaces, INTERFACES, ASKS_AGENT_OF_EIGHT).only(Eight).protected().on_node().taking(&[GUEST]),
 ];
 
 const CREATE: &[Field] = &[
@@ -197,7 +199,7 @@ pub(super) const CHANGES: &[Operation] = &[
             text("name").format("dns-name"),
             text("description"),
             text("pool").format("pve-poolid"),
-            text("snapname").format("pve-configid").longest(40),
+            SNAPSHOT,
             STORAGE_ID,
             NEW_FORMAT,
             text("target").format("pve-node"),

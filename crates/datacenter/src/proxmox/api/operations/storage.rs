@@ -45,6 +45,8 @@ pub(super) const ALL: &[Operation] =
                 "zfspool",
             ]),
         ]]),
+        get(Call::Storage, "/storage/{storage}", check("/storage/{storage}", &["Datastore.Allocate"]))
+            .taking(&[&[STORAGE_ID.required()]]),
         get(Call::NodeStorages, "/nodes/{node}/storage", InHandler).protected().on_node().taking(&[&[
             NODE,
             STORAGE_ID,
