@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Status(commands::status::StatusArgs),
     Down(commands::down::DownArgs),
     Wipe(commands::wipe::WipeArgs),
+    Kubeconfig(commands::kubeconfig::KubeconfigArgs),
+    Talosconfig(commands::talosconfig::TalosconfigArgs),
     Datacenter(commands::datacenter::DatacenterArgs),
     State(commands::state::StateArgs),
     Lock(commands::lock::LockArgs),

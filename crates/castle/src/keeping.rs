@@ -6,9 +6,13 @@ use std::sync::Arc;
 use castle_engine::{
     Applicant, CastleId, DirectoryStore, Lease, LeaseError, Memory, Seal, State, Store, Taking, lineage,
 };
-use castle_seams::{Clock, Disk, DiskErrorKind, Entropy, LockGuard, SystemClock, SystemDisk, SystemEntropy};
+use castle_layers::secrets::Strongroom;
+use castle_seams::{
+    Clock, Disk, DiskErrorKind, Entropy, LockGuard, SystemClock, SystemDisk, SystemEntropy, SystemKeyMint,
+};
 use castle_spec::model::{Platform, StateStore};
 use castle_spec::{Castle, Node, Severity};
+use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::project;
@@ -213,6 +217,17 @@ impl Kept {
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// Where the secrets of one life of a castle are kept.
+pub(crate) fn strongroom(doors: &Doors, generation: u64, state: Option<State>) -> Arc<Strongroom> {
+    Arc::new(Strongroom {
+        state: state.map(|state| Arc::new(Mutex::new(state))),
+        generation,
+        mint: Arc::new(SystemKeyMint),
+        entropy: doors.entropy.clone(),
+        clock: doors.clock.clone(),
+    })
 }
 
 /// Why there is no right to write.

@@ -8,6 +8,7 @@ mod commands;
 mod drive;
 mod embedded;
 mod hypervisor;
+mod issuing;
 mod keeping;
 mod output;
 mod project;
@@ -57,6 +58,8 @@ pub fn main() -> ExitCode {
         Command::Status(args) => verb!(status, args, printer),
         Command::Down(args) => verb!(down, args, printer),
         Command::Wipe(args) => verb!(wipe, args, printer),
+        Command::Kubeconfig(args) => verb!(kubeconfig, args, printer),
+        Command::Talosconfig(args) => verb!(talosconfig, args, printer),
         Command::Datacenter(args) => waiting(commands::datacenter::run(&args, &mut printer)),
         Command::State(args) => waiting(commands::state::run(&args, &mut printer)),
         Command::Lock(args) => waiting(commands::lock::run(&args, &mut printer)),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Layer, Lease, Report, Tools, Wanted, lineage, run};
 use castle_layers::platform::{self, Design};
+use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{Placed, Site, Survey, place, survey};
 use castle_proxmox::client::Client;
 use castle_proxmox::model::Mark;
@@ -17,7 +18,7 @@ use castle_seams::SystemSignals;
 
 use crate::drive::{Driven, Setting, drive};
 use crate::hypervisor;
-use crate::keeping::{Denied, Doors, Kept};
+use crate::keeping::{self, Denied, Doors, Kept};
 use crate::output::{Exit, Printer};
 
 /// The lineage of a castle that nobody has raised yet: no mark bears it.
@@ -175,10 +176,29 @@ impl Stand {
         Ok((survey, placed))
     }
 
+    /// Where the secrets of this life of the castle are kept, for whoever only looks: without a key to the state, too.
+    pub(crate) fn window(&self, castle: &CastleId) -> Arc<Strongroom> {
+        keeping::strongroom(&self.kept.doors, castle.generation, self.kept.state(castle.clone()).ok())
+    }
+
     /// The steps that raise the castle.
-    pub(crate) fn raise(&self, ground: &Arc<Ground>, survey: &Survey, placed: &[Placed]) -> Result<Graph, Trouble> {
+    pub(crate) fn raise(
+        &self,
+        ground: &Arc<Ground>,
+        room: &Arc<Strongroom>,
+        survey: &Survey,
+        placed: &[Placed],
+    ) -> Result<Graph, Trouble> {
         let mut graph = GraphBuilder::new();
-        let design = Design { castle: &self.kept.castle, nodes: &self.kept.nodes, placed, site: &self.site, survey };
+        let (bundle, _) = secrets::bundle(&mut graph, room, &self.kept.castle);
+        let design = Design {
+            castle: &self.kept.castle,
+            nodes: &self.kept.nodes,
+            placed,
+            site: &self.site,
+            survey,
+            after: Some(&bundle),
+        };
         platform::raise(&mut graph, ground, design);
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))
     }

@@ -9,9 +9,11 @@
 //! **Architecture invariant:** a layer is handed the clients it needs and no others. Nothing here prints, and nothing here knows
 //! the datacenter.
 
+pub mod cluster;
 pub mod doctor;
 mod placement;
 pub mod platform;
+pub mod secrets;
 mod site;
 mod survey;
 

@@ -39,6 +39,12 @@ fn host_lane(host: &str) -> Lane {
     Lane::new(&format!("host {host}"), STARTING)
 }
 
+/// The step that starts a node.
+#[must_use]
+pub fn power_step(node: &Node) -> StepId {
+    id("power", &node.name.value)
+}
+
 /// What a castle is raised from.
 #[derive(Clone, Copy, Debug)]
 pub struct Design<'d> {
@@ -52,11 +58,13 @@ pub struct Design<'d> {
     pub site: &'d Site,
     /// What was seen there.
     pub survey: &'d Survey,
+    /// What must be done before anything is made.
+    pub after: Option<&'d StepId>,
 }
 
 /// Adds the steps that raise the platform; returns the promise of each node that runs.
 pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>) -> Vec<Handle<Standing>> {
-    let Design { castle, nodes, placed, site, survey } = design;
+    let Design { castle, nodes, placed, site, survey, after } = design;
     let storage = site.hosts.iter().find_map(|host| survey.storage(host, &site.hardware.storage));
     let can_link = storage.is_none_or(castle_proxmox::model::Storage::can_link);
     let is_shared = storage.is_some_and(|storage| storage.is_shared);
@@ -74,7 +82,10 @@ pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>)
         let place =
             Place { lane: Some(storage_lane(site, &image.host, is_shared)), predicted: Duration::from_secs(60) };
         let step = id("image", &format!("{} on {}", image.name, image.host));
-        *template = Some(graph.step(step, place, (), MakeImage::new(ground.clone(), image)));
+        *template = Some(graph.step(step.clone(), place, (), MakeImage::new(ground.clone(), image)));
+        if let Some(earlier) = after {
+            graph.after(step, earlier.clone());
+        }
     }
     for (node, placed) in nodes.iter().zip(placed) {
         let Some(template) = templates.get(source_of(&placed.host)).cloned().flatten() else { continue };
@@ -84,7 +95,7 @@ pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>)
         let wanted = site.wanted(castle, node, &placed.host);
         let guest = graph.step(id("vm", name), place, (template,), MakeGuest::new(ground.clone(), wanted));
         let place = Place { lane: Some(host_lane(&placed.host)), predicted: Duration::from_secs(2) };
-        guests.push(graph.step(id("power", name), place, (guest,), RunGuest::new(ground.clone(), name)));
+        guests.push(graph.step(power_step(node), place, (guest,), RunGuest::new(ground.clone(), name)));
     }
     for (index, host) in site.hosts.iter().enumerate() {
         if let (Some(image), true) = (site.image(index, can_link, false), templates[index].is_some()) {

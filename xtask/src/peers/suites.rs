@@ -77,6 +77,12 @@ pub(crate) const SUITES: &[Suite] = &[
         run: schema::schema,
     },
     Suite {
+        name: "configuration",
+        needs: &["talosctl", "talos-config"],
+        holds: "bundles, configurations and merges are those of talosctl and of Talos' own library",
+        run: talos::configuration,
+    },
+    Suite {
         name: "schematics",
         needs: &["talos-tables"],
         holds: "schematic ids are those of the Image Factory's own code",

@@ -26,7 +26,8 @@ pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<E
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let report = stand.look(&stand.raise(&ground, &survey, &placed)?, &identity.castle).await;
+    let report =
+        stand.look(&stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed)?, &identity.castle).await;
     let mut rows = vec![["node", "role", "vmid", "host", "address", "state"].map(str::to_owned)];
     let mut objects: Vec<Value> = Vec::new();
     for node in &stand.kept.nodes {

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use castle_engine::{Layer, Outcome, Taking};
+use castle_layers::secrets::Strongroom;
 use castle_layers::{Placed, platform};
 use clap::Args;
 use serde_json::{Map, json};
 
 use crate::drive::{conclude, problems};
+use crate::keeping;
 use crate::output::{Exit, Printer};
 use crate::stand::{Stand, Trouble, while_held};
 
@@ -21,7 +23,7 @@ pub(crate) struct UpArgs {
     #[arg(default_value = ".")]
     path: PathBuf,
     /// Change only this layer; look at the others
-    #[arg(long, value_name = "LAYER", value_parser = ["platform"])]
+    #[arg(long, value_name = "LAYER", value_parser = ["secrets", "platform"])]
     layer: Option<String>,
     /// Look at every guest in full, even where the list of all guests shows nothing wrong
     #[arg(long)]
@@ -37,7 +39,8 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
     // Before anything is written anywhere: is there something in the way?
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let first_look = stand.look(&stand.raise(&ground, &survey, &placed)?, &identity.castle).await;
+    let first_look =
+        stand.look(&stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed)?, &identity.castle).await;
     if first_look.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).next().is_some() {
         let problems = problems(&first_look, printer);
         let name = kept.castle.castle.as_str();
@@ -51,12 +54,17 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
         let castle = stand.settle(&identity, printer).await?;
         let ground = stand.ground(&castle, args.deep);
         let (survey, placed) = stand.lay_out(&ground).await?;
-        let graph = stand.raise(&ground, &survey, &placed)?;
+        let room = keeping::strongroom(
+            &kept.doors,
+            castle.generation,
+            Some(kept.state(castle.clone()).map_err(Trouble::Failed)?),
+        );
+        let graph = stand.raise(&ground, &room, &survey, &placed)?;
         let layer = args.layer.as_deref().map(Layer::new);
         let driven = stand.drive("up", graph, &castle, layer, &held.lease, printer).await?;
         let mut more = Map::new();
+        remember(&stand, &room, driven.report.is_done().then_some(placed.as_slice()), held.lease.epoch()).await?;
         if driven.report.is_done() {
-            remember(&stand, &castle, &placed, held.lease.epoch()).await?;
             more.insert("nodes".to_owned(), nodes(&stand, &placed));
         }
         let exit = conclude("up", "raised", kept.castle.castle.as_str(), &driven, more, printer);
@@ -84,20 +92,18 @@ fn nodes(stand: &Stand, placed: &[Placed]) -> serde_json::Value {
     stand.kept.nodes.iter().zip(placed).map(node).collect()
 }
 
-/// Writes down what the platform layer consists of, unless that is known already.
-async fn remember(
-    stand: &Stand,
-    castle: &castle_engine::CastleId,
-    placed: &[Placed],
-    epoch: u64,
-) -> Result<(), Trouble> {
-    let layer = platform::layer();
-    let mut state = stand.kept.state(castle.clone()).map_err(Trouble::Failed)?;
-    let failed = |error: castle_engine::StateError| Trouble::Failed(error.to_string());
-    let payload = json!({"generation": castle.generation, "nodes": nodes(stand, placed)});
-    let known = state.latest(&layer).await.map_err(failed)?;
-    if known.is_none_or(|record| record.payload != payload) {
-        state.write(&layer, payload, epoch).await.map_err(failed)?;
+/// Writes down what the platform layer consists of, unless that is known already; and what has been seen of the state.
+async fn remember(stand: &Stand, room: &Strongroom, placed: Option<&[Placed]>, epoch: u64) -> Result<(), Trouble> {
+    let Some(state) = &room.state else { return Ok(()) };
+    let mut state = state.lock().await;
+    if let Some(placed) = placed {
+        let layer = platform::layer();
+        let failed = |error: castle_engine::StateError| Trouble::Failed(error.to_string());
+        let payload = json!({"generation": room.generation, "nodes": nodes(stand, placed)});
+        let known = state.latest(&layer).await.map_err(failed)?;
+        if known.is_none_or(|record| record.payload != payload) {
+            state.write(&layer, payload, epoch).await.map_err(failed)?;
+        }
     }
     stand.kept.remember(&state).map_err(Trouble::Failed)
 }

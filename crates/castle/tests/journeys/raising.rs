@@ -168,7 +168,9 @@ fn a_lost_state_is_found_again_by_the_marks() {
     let state = room.world.path(".local/state/castle/blue");
     std::fs::remove_dir_all(&state).unwrap();
     let up = room.castle(&["up"]);
-    assert!(up.stdout.contains("its marks say") && up.stdout.contains("unchanged"), "{}", up.transcript());
+    // All but the secrets, which are in no mark: they are minted anew.
+    let anew = up.stdout.contains("9 steps, 1 of them changed something") && up.stdout.contains("secrets/bundle/blue  mint");
+    assert!(up.stdout.contains("its marks say") && anew, "{}", up.transcript());
     assert_eq!(room.castle(&["up", "--json"]).result()["result"], "unchanged");
     // What is changed after that is changed under an epoch of its own.
     let larger = BLUE.replace("cores: 4, memory: 8GiB", "cores: 6, memory: 8GiB");
@@ -192,6 +194,58 @@ fn another_castle_on_the_same_numbers_is_refused_before_anything_is_done() {
     let wipe = room.castle(&["wipe", "green", "--force-range", "--confirm", "green"]);
     assert!(wipe.stdout.contains("left alone: VM 1000") && wipe.code == Some(0), "{}", wipe.transcript());
     assert_eq!(room.states(), ["running"; 3], "another castle's guests are never wiped");
+}
+
+/// What a file may be read by.
+fn mode(path: &std::path::Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn client_files_are_issued_from_the_sealed_bundle() {
+    let room = Room::new(400);
+    let early = room.castle(&["kubeconfig"]);
+    assert!(early.code == Some(1) && early.stderr.contains("was never raised"), "{}", early.transcript());
+    assert_eq!(room.castle(&["up"]).code, Some(0));
+
+    let printed = room.castle(&["kubeconfig", "--valid-for", "12h"]);
+    assert!(printed.stdout.contains("current-context: admin@blue"), "{}", printed.stderr);
+    assert!(printed.stdout.contains("server: https://127.42.0.10:6443"));
+    assert_eq!(room.castle(&["kubeconfig", "--out", "k/config"]).code, Some(0));
+    assert_eq!(mode(&room.world.path("k/config")), 0o600);
+    let talos = room.castle(&["talosconfig"]);
+    assert!(talos.stdout.contains("127.42.0.11") && !talos.stdout.contains("127.42.0.10"), "never the shared address");
+    for wrong in ["soon", "5m", "99999d", "12", "h"] {
+        assert_eq!(room.castle(&["kubeconfig", "--valid-for", wrong]).code, Some(4), "{wrong}");
+    }
+
+    // Into a file with other castles, which stay.
+    let other = "apiVersion: v1\nkind: Config\ncurrent-context: mine\nclusters: [{name: mine, cluster: {server: 'https://x'}}]\n\
+                 users: [{name: me, user: {}}]\ncontexts: [{name: mine, context: {cluster: mine, user: me}}]\n";
+    room.world.write("merged", other);
+    let merged = room.castle(&["kubeconfig", "--merge", "merged"]);
+    assert!(merged.stdout.contains("merged into merged as admin@blue"), "{}", merged.transcript());
+    let text = room.world.read("merged");
+    assert!(text.contains("name: mine") && text.contains("current-context: admin@blue"), "{text}");
+    room.world.write("broken", "clusters: 1");
+    let broken = room.castle(&["kubeconfig", "--merge", "broken"]);
+    assert_eq!((broken.code, room.world.read("broken").as_str()), (Some(1), "clusters: 1"), "{}", broken.transcript());
+
+    // Where git would take it along, it is not written.
+    room.world.write("repository/.git/HEAD", "ref: refs/heads/main\n");
+    let tracked = room.castle(&["talosconfig", "--out", "repository/talosconfig"]);
+    assert!(tracked.code == Some(3) && tracked.stderr.contains("git"), "{}", tracked.transcript());
+    room.world.write("repository/.gitignore", "talosconfig\n");
+    assert_eq!(room.castle(&["talosconfig", "--out", "repository/talosconfig"]).code, Some(0));
+
+    // The bundle itself lies nowhere in clear; base64 of a PEM begins like this.
+    for file in room.world.files().iter().filter(|file| file.starts_with(".local/")) {
+        let bytes = std::fs::read(room.world.path(file)).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("PRIVATE KEY") && !text.contains("LS0tLS1CRUdJTi"), "{file}");
+        assert_eq!(mode(&room.world.path(file)), 0o600, "{file}");
+    }
 }
 
 #[test]

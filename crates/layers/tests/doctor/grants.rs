@@ -201,7 +201,11 @@ fn what_pveum_grants_is_enough_to_raise_a_castle_and_to_raise_it_again() {
                 let survey = survey(&at_work, site).await.unwrap();
                 let placed = place(site, &survey, nodes).unwrap();
                 let mut graph = GraphBuilder::new();
-                platform::raise(&mut graph, &at_work, Design { castle, nodes, placed: &placed, site, survey: &survey });
+                platform::raise(
+                    &mut graph,
+                    &at_work,
+                    Design { castle, nodes, placed: &placed, site, survey: &survey, after: None },
+                );
                 execute(&practice, &graph.build().unwrap()).await;
                 assert_eq!(ill(&practice.examine().await), [""; 0], "life {life}");
                 let at_work = ground();

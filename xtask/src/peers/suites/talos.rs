@@ -138,3 +138,18 @@ pub(super) fn talosctl(bench: &Bench) -> Result<usize> {
     run(&["validate", "--strict", "--mode", "metal", "--config", "controlplane.yaml"])?;
     Ok(3)
 }
+
+/// castle's own tests of bundles and configurations, with Talos' own programs to hold them against.
+pub(super) fn configuration(bench: &Bench) -> Result<usize> {
+    let mut tests = crate::shell::cargo();
+    tests.args(["test", "--locked", "--package", "castle-talos", "--lib", "--test", "oracles"]);
+    tests.env("TALOSCTL", bench.peer("talosctl")?.join("talosctl"));
+    tests.env("TALOS_CONFIG", bench.peer("talos-config")?.join("talos-config"));
+    let output = tests.output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let passed = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse::<usize>().ok());
+    Ok(passed.sum())
+}

@@ -1,0 +1,34 @@
+//! `castle talosconfig`: what `talosctl` needs, issued from the bundle.
+
+use castle_seams::SystemKeyMint;
+use castle_spec::{Node, Role};
+use castle_talos::model::clients;
+use clap::Args;
+
+use crate::issuing::{Issue, bundle, doors};
+use crate::keeping::{Doors, Kept};
+use crate::output::{Exit, Printer};
+use crate::stand::Trouble;
+
+/// Issue a talosconfig for the castle, without asking the castle
+///
+/// It is made from the sealed bundle, so it works whatever is down. Its endpoints are the control planes themselves, never the
+/// shared address, which dies with etcd. Printed unless a file is named.
+#[derive(Debug, Args)]
+pub(crate) struct TalosconfigArgs {
+    #[command(flatten)]
+    issue: Issue,
+}
+
+pub(crate) async fn talosconfig(args: &TalosconfigArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let kept = Kept::open(Doors::system(), &args.issue.path).map_err(Trouble::Invalid)?;
+    let (bundle, mint) = (bundle(&kept).await?, SystemKeyMint);
+    let addresses = |keep: fn(&&Node) -> bool| -> Vec<String> {
+        kept.nodes.iter().filter(keep).map(|node| node.address.value.to_string()).collect()
+    };
+    let (endpoints, nodes) = (addresses(|node| node.role == Role::ControlPlane), addresses(|_| true));
+    let (name, lifetime) = (kept.castle.castle.as_str(), args.issue.lifetime());
+    let text = clients::talosconfig(&bundle, name, &endpoints, &nodes, lifetime, doors(&kept, &mint)).await;
+    let text = text.map_err(|error| Trouble::Failed(error.to_string()))?;
+    args.issue.deliver("talosconfig", &kept, &text, clients::merge_talosconfig, printer)
+}

@@ -1,0 +1,210 @@
+//! Speaking with nodes: one call, one answer or one [`Refusal`].
+//!
+//! [`Node`] is one node asked in one way, [`Contact`] the same node asked in both: by mutual TLS once it runs, and by whatever TLS it
+//! has in maintenance mode before.
+//!
+//! A call that is to change something is made at most once, over a connection of its own; a call that only looks is repeated
+//! once if the connection it was made over turns out to be dead. Nothing waits longer than its bound, by the injected clock.
+
+mod archive;
+mod calls;
+mod contact;
+mod link;
+mod machine;
+mod refusal;
+mod resources;
+mod sentence;
+mod trust;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_seams::{Clock, Dial, Target, deadline};
+use castle_talos_api::common::Metadata;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use link::Link;
+use refusal::{Call, Trouble};
+
+pub use calls::{Applied, ApplyMode, Reset};
+pub use contact::{Contact, Credentials, Presence};
+pub use machine::{Machine, Stage, Unmet};
+pub use refusal::{ErrorClass, Refusal};
+pub use resources::{Happening, Kind, Resource, Watch, kinds};
+pub use trust::{Fingerprint, Identity, Trust, TrustError};
+
+/// Where nodes listen.
+pub const PORT: u16 = 50000;
+/// What every call is bounded by. The longest thing that a node does before it answers is to ask for the time, five seconds.
+const BOUND: Duration = Duration::from_secs(30);
+/// What Talos itself takes for the longest message.
+const LIMIT: usize = 32 << 20;
+
+/// One node, asked in one way.
+pub struct Node {
+    name: String,
+    target: Target,
+    in_maintenance: bool,
+    link: Link,
+    clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("name", &self.name).field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// A node of this name, at this address; nothing is asked yet.
+    ///
+    /// # Errors
+    ///
+    /// [`TrustError`] if nobody can be judged by what is trusted.
+    pub fn new(
+        name: &str,
+        target: Target,
+        trust: &Trust,
+        dial: Arc<dyn Dial>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, TrustError> {
+        let link = Link::new(&target, trust, dial, clock.clone())?;
+        let in_maintenance = matches!(trust, Trust::Maintenance(_));
+        Ok(Self { name: name.to_owned(), target, in_maintenance, link, clock })
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it is asked.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Asks for something.
+    async fn look<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        name: &'static str,
+        ask: impl Fn(Channel) -> F,
+    ) -> Result<T, Refusal> {
+        let begun = self.clock.monotonic();
+        let mut fresh = false;
+        loop {
+            let (trouble, may_repeat) = match self.attempt(begun, fresh, "", &ask).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => failed,
+            };
+            if !may_repeat {
+                return Err(self.refusal(Call { name, changes: false }, trouble));
+            }
+            fresh = true;
+        }
+    }
+
+    /// Asks for a change, once. `sent` is what no refusal may tell again.
+    async fn change<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        name: &'static str,
+        sent: &str,
+        ask: impl Fn(Channel) -> F,
+    ) -> Result<T, Refusal> {
+        let attempt = self.attempt(self.clock.monotonic(), true, sent, &ask).await;
+        attempt.map_err(|(trouble, _)| self.refusal(Call { name, changes: true }, trouble))
+    }
+
+    /// One attempt of a call that was begun then. A failure comes with whether another connection may help.
+    async fn attempt<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        begun: Duration,
+        fresh: bool,
+        sent: &str,
+        ask: &impl Fn(Channel) -> F,
+    ) -> Result<T, (Trouble, bool)> {
+        let left = || BOUND.saturating_sub(self.clock.monotonic().saturating_sub(begun));
+        let lent = match deadline(&*self.clock, left(), self.link.lend(fresh)).await {
+            Ok(Ok(lent)) => lent,
+            Ok(Err(unconnected)) => return Err((unconnected.into(), false)),
+            Err(elapsed) => {
+                let told = format!("no connection to {}: {elapsed}", self.target);
+                return Err((Trouble::new(ErrorClass::Unreachable, told), false));
+            }
+        };
+        let (trouble, is_over) = match deadline(&*self.clock, left(), ask(lent.channel.clone())).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(status)) => (Trouble::read(&status, sent), false),
+            Err(elapsed) => (Trouble::silence(elapsed), true),
+        };
+        if trouble.ends_connection {
+            self.link.discard(&lent).await;
+        }
+        let may_repeat = trouble.ends_connection && lent.is_used && !is_over;
+        Err((trouble, may_repeat))
+    }
+
+    fn refusal(&self, call: Call, trouble: Trouble) -> Refusal {
+        let class = match trouble.class {
+            // Whoever asks in this way is a reader to the node, whatever he may do once it runs.
+            ErrorClass::Forbidden if self.in_maintenance => ErrorClass::InMaintenance,
+            class => class,
+        };
+        Refusal {
+            class,
+            node: self.name.clone(),
+            host: self.target.host.clone(),
+            call: call.name,
+            sentence: trouble.sentence,
+            changes: call.changes,
+        }
+    }
+}
+
+/// An answer of which there is one for each node that was asked: here, always one.
+trait OfNode {
+    fn metadata(&self) -> Option<&Metadata>;
+}
+
+macro_rules! of_node {
+    ($($message:path),* $(,)?) => {
+        $(impl OfNode for $message {
+            fn metadata(&self) -> Option<&Metadata> {
+                self.metadata.as_ref()
+            }
+        })*
+    };
+}
+
+of_node!(
+    castle_talos_api::common::Data,
+    castle_talos_api::machine::ApplyConfiguration,
+    castle_talos_api::machine::Bootstrap,
+    castle_talos_api::machine::EtcdMembers,
+    castle_talos_api::machine::EtcdStatus,
+    castle_talos_api::machine::Reboot,
+    castle_talos_api::machine::Reset,
+    castle_talos_api::machine::ServiceList,
+    castle_talos_api::machine::Version,
+    castle_talos_api::storage::Disks,
+);
+
+/// The answer of the node, or what it says went wrong in it.
+fn only<T: OfNode>(messages: Vec<T>) -> Result<T, Status> {
+    let answer = messages.into_iter().next().ok_or_else(|| Status::data_loss("the answer is empty"))?;
+    checked(answer)
+}
+
+/// An answer in which nothing went wrong.
+fn checked<T: OfNode>(answer: T) -> Result<T, Status> {
+    match answer.metadata() {
+        Some(Metadata { status: Some(status), .. }) if status.code != 0 => {
+            Err(Status::new(Code::from_i32(status.code), status.message.clone()))
+        }
+        Some(Metadata { error, .. }) if !error.is_empty() => Err(Status::unknown(error.clone())),
+        _ => Ok(answer),
+    }
+}

@@ -1,0 +1,123 @@
+//! One node, whatever state it is in.
+
+use std::sync::Arc;
+
+use castle_seams::{Clock, Dial, Target};
+use castle_talos_api::machine::VersionInfo;
+
+use super::{ErrorClass, Fingerprint, Identity, Node, Refusal, Stage, Trust, TrustError};
+
+/// What a castle and its nodes know each other by.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// The certificate of the authority for Talos' own API, as PEM.
+    pub authority: String,
+    /// Who castle is.
+    pub identity: Identity,
+}
+
+/// Who stands at a node's address.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Presence {
+    /// A node that waits for a configuration: whoever asks is answered.
+    Maintenance(VersionInfo),
+    /// A node of this castle that has its configuration.
+    Running(VersionInfo),
+    /// A node of another castle, or another one than that of the fingerprint; or something that is no node.
+    Stranger(Refusal),
+    /// Nobody who can be spoken with at the moment, and why.
+    Unreachable(Refusal),
+}
+
+/// A node asked in both ways.
+#[derive(Debug)]
+pub struct Contact {
+    running: Node,
+    maintenance: Node,
+    is_plain: bool,
+}
+
+impl Contact {
+    /// A node of this name, at this address; nothing is asked yet. With a fingerprint only the node that has it is believed before it
+    /// has its configuration.
+    ///
+    /// # Errors
+    ///
+    /// [`TrustError`] if nobody can be judged by what is given.
+    pub fn new(
+        name: &str,
+        target: &Target,
+        credentials: &Credentials,
+        fingerprint: Option<Fingerprint>,
+        dial: &Arc<dyn Dial>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, TrustError> {
+        let Credentials { authority, identity } = credentials.clone();
+        let node = |trust: &Trust| Node::new(name, target.clone(), trust, dial.clone(), clock.clone());
+        Ok(Self {
+            running: node(&Trust::Castle { authority, identity })?,
+            maintenance: node(&Trust::Maintenance(fingerprint))?,
+            is_plain: false,
+        })
+    }
+
+    /// A node in memory, spoken with without TLS.
+    ///
+    /// # Errors
+    ///
+    /// [`TrustError`] if the address is none that a node can have.
+    pub fn plain(
+        name: &str,
+        target: &Target,
+        dial: &Arc<dyn Dial>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, TrustError> {
+        let node = || Node::new(name, target.clone(), &Trust::Plain, dial.clone(), clock.clone());
+        Ok(Self { running: node()?, maintenance: node()?, is_plain: true })
+    }
+
+    /// The node, asked as one of this castle.
+    #[must_use]
+    pub fn running(&self) -> &Node {
+        &self.running
+    }
+
+    /// The node, asked as one in maintenance mode.
+    #[must_use]
+    pub fn maintenance(&self) -> &Node {
+        &self.maintenance
+    }
+
+    /// Finds out who is there.
+    ///
+    /// A certificate that castle does not know is either that of a node in maintenance mode, which answers everybody, or that of
+    /// a stranger, who wants to know who asks.
+    pub async fn probe(&self) -> Presence {
+        let refusal = match self.running.version().await {
+            Ok(version) if self.is_plain => return self.probe_plain(version).await,
+            Ok(version) => return Presence::Running(version),
+            Err(refusal) => refusal,
+        };
+        if refusal.class != ErrorClass::Stranger {
+            return Presence::Unreachable(refusal);
+        }
+        match self.maintenance.version().await {
+            Ok(version) => Presence::Maintenance(version),
+            Err(other) => match other.class {
+                ErrorClass::Unwelcome => Presence::Stranger(refusal),
+                // Not the node of the fingerprint.
+                ErrorClass::Stranger => Presence::Stranger(other),
+                _ => Presence::Unreachable(other),
+            },
+        }
+    }
+
+    /// Without TLS only the node's own word tells.
+    async fn probe_plain(&self, version: VersionInfo) -> Presence {
+        match self.running.machine().await {
+            Ok(machine) if machine.stage == Stage::Maintenance => Presence::Maintenance(version),
+            Ok(_) => Presence::Running(version),
+            Err(refusal) => Presence::Unreachable(refusal),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The connection to one node: dialled when it is first needed, and again after it has failed.
+
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use castle_seams::{BoxFuture, ByteStream, Clock, Dial, Target, deadline};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, CertificateError, OtherError};
+use tokio::io::{AsyncReadExt, join, split};
+use tokio::sync::Mutex;
+use tokio_rustls::TlsConnector;
+use tonic::codegen::Service;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+use super::refusal::ErrorClass;
+use super::trust::{self, Trust, TrustError};
+
+/// How long the node may take for its first word. A server of gRPC speaks first; should one not, it is spoken to anyway.
+const FIRST_WORD: Duration = Duration::from_secs(1);
+
+/// One connection at a time.
+pub(super) struct Link {
+    endpoint: Endpoint,
+    connector: Connector,
+    current: Mutex<Current>,
+}
+
+#[derive(Default)]
+struct Current {
+    channel: Option<Channel>,
+    /// Counts the connections, so that only the one that failed is given up.
+    number: u64,
+}
+
+/// A connection that calls are made over.
+pub(super) struct Lent {
+    pub(super) channel: Channel,
+    /// Whether it has been used before, and so may have died in the meantime.
+    pub(super) is_used: bool,
+    number: u64,
+}
+
+impl Link {
+    pub(super) fn new(
+        target: &Target,
+        trust: &Trust,
+        dial: Arc<dyn Dial>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, TrustError> {
+        let tls = trust::connector(trust, clock.clone())?;
+        let nameless = || TrustError::new(format!("`{target}` is no address that a node can have"));
+        // A zone says through which interface of this machine: it is part of no certificate and of no request.
+        let host = target.host.split('%').next().unwrap_or_default();
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| nameless())?;
+        let uri = |scheme: &str| {
+            format!("{scheme}://{}", Target::new(host, target.port)).parse::<Uri>().map_err(|_| nameless())
+        };
+        // TLS is made here and not by tonic, which must not try; the node is told the truth all the same.
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from(uri("http")?).origin(uri(scheme)?);
+        let tls = tls.map(|tls| (tls, name));
+        let connector = Connector(Arc::new(Way { target: target.clone(), tls, dial, clock }));
+        Ok(Self { endpoint, connector, current: Mutex::default() })
+    }
+
+    /// The connection, made if there is none, or if only a `fresh` one will do.
+    pub(super) async fn lend(&self, fresh: bool) -> Result<Lent, Unconnected> {
+        let mut current = self.current.lock().await;
+        if let Some(channel) = current.channel.clone().filter(|_| !fresh) {
+            return Ok(Lent { channel, is_used: true, number: current.number });
+        }
+        let made = self.endpoint.connect_with_connector(self.connector.clone()).await;
+        let channel = made.map_err(|error| Unconnected::find(&error).unwrap_or_else(|| Unconnected::of(&error)))?;
+        current.number += 1;
+        current.channel = Some(channel.clone());
+        Ok(Lent { channel, is_used: false, number: current.number })
+    }
+
+    /// Gives a connection up, unless it has been given up before.
+    pub(super) async fn discard(&self, lent: &Lent) {
+        let mut current = self.current.lock().await;
+        if current.number == lent.number {
+            current.channel = None;
+        }
+    }
+}
+
+/// There is no connection, so nothing has been asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{sentence}")]
+pub(super) struct Unconnected {
+    pub(super) class: ErrorClass,
+    pub(super) sentence: String,
+}
+
+impl Unconnected {
+    /// The one in a chain of causes.
+    pub(super) fn find(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(found) = error.downcast_ref::<Self>() {
+                return Some(found.clone());
+            }
+            cause = error.source();
+        }
+        None
+    }
+
+    fn of(error: &dyn Error) -> Self {
+        Self { class: ErrorClass::Unreachable, sentence: causes(error) }
+    }
+
+    /// What ended a connection before anything was asked over it.
+    fn by(target: &Target, error: &io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(verdict) => {
+                let (class, sentence) = judge(verdict);
+                Self { class, sentence: format!("no TLS with {target}: {sentence}") }
+            }
+            None => Self { class: ErrorClass::Unreachable, sentence: format!("no TLS with {target}: {error}") },
+        }
+    }
+}
+
+/// What a failure of TLS means.
+fn judge(error: &rustls::Error) -> (ErrorClass, String) {
+    use AlertDescription as Alert;
+    use CertificateError as Bad;
+    let class = match error {
+        rustls::Error::InvalidCertificate(bad) => match bad {
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } | Bad::Expired | Bad::ExpiredContext { .. } => {
+                ErrorClass::Untimely
+            }
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => ErrorClass::Misnamed,
+            // All castles' authorities bear the same name, so the signature is what tells a stranger as often as the issuer.
+            _ => ErrorClass::Stranger,
+        },
+        rustls::Error::AlertReceived(
+            Alert::AccessDenied
+            | Alert::BadCertificate
+            | Alert::CertificateExpired
+            | Alert::CertificateRequired
+            | Alert::CertificateRevoked
+            | Alert::CertificateUnknown
+            | Alert::DecryptError
+            | Alert::UnknownCA
+            | Alert::UnsupportedCertificate,
+        ) => ErrorClass::Unwelcome,
+        _ => ErrorClass::Unreachable,
+    };
+    let sentence = match error {
+        rustls::Error::InvalidCertificate(Bad::Other(OtherError(why))) => why.to_string(),
+        rustls::Error::InvalidCertificate(bad @ (Bad::UnknownIssuer | Bad::BadSignature)) => {
+            format!("its certificate is not of this castle's authority ({bad:?})")
+        }
+        error => error.to_string(),
+    };
+    (class, sentence)
+}
+
+/// An error with what lies beneath it.
+pub(super) fn causes(error: &dyn Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        told = format!("{told}: {error}");
+        cause = error.source();
+    }
+    told
+}
+
+/// How a node is reached.
+struct Way {
+    target: Target,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    dial: Arc<dyn Dial>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Way {
+    async fn connect(&self) -> Result<Box<dyn ByteStream>, Unconnected> {
+        let stream = self.dial.dial(&self.target).await.map_err(|error| Unconnected::of(&error))?;
+        let Some((tls, name)) = &self.tls else { return Ok(stream) };
+        let ended = |error: io::Error| Unconnected::by(&self.target, &error);
+        let stream = tls.connect(name.clone(), stream).await.map_err(ended)?;
+        self.hear_first(stream).await.map_err(ended)
+    }
+
+    /// Waits for the node's first word.
+    ///
+    /// Under TLS 1.3 the handshake is over for a client before the server has judged its certificate: a refusal is what is read
+    /// first. Whoever writes before may lose it, and would not know whether anything was done.
+    async fn hear_first(&self, stream: impl ByteStream + 'static) -> io::Result<Box<dyn ByteStream>> {
+        let (mut reader, writer) = split(stream);
+        let mut first = vec![0; 256];
+        match deadline(&*self.clock, FIRST_WORD, reader.read(&mut first)).await {
+            Ok(Ok(0)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(Ok(length)) => {
+                first.truncate(length);
+                Ok(Box::new(join(io::Cursor::new(first).chain(reader), writer)))
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Ok(Box::new(join(reader, writer))),
+        }
+    }
+}
+
+/// What tonic dials with.
+#[derive(Clone)]
+struct Connector(Arc<Way>);
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Box<dyn ByteStream>>;
+    type Error = Unconnected;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let way = self.0.clone();
+        Box::pin(async move { way.connect().await.map(TokioIo::new) })
+    }
+}

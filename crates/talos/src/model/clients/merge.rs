@@ -1,0 +1,213 @@
+//! One cluster's access put into a file that may hold that of others.
+//!
+//! The same cluster is the one with the same authority: its entry is replaced. An entry of the same name with another authority
+//! is another cluster's, and stays; the new one is then called `NAME-1`, `NAME-2`, …, as Talos calls it.
+
+use castle_secrets::Secret;
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use super::super::bundle::written;
+use super::super::yaml::{self, YamlError};
+use super::user_name;
+
+/// A file with a cluster merged in.
+#[derive(Clone, Debug)]
+pub struct Merged {
+    /// The whole file. Comments of the old one are gone.
+    pub text: Secret,
+    /// What the context is called in it.
+    pub context: String,
+}
+
+/// Why two files cannot be merged. Nothing in it is from the files.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum MergeError {
+    /// A file is not YAML.
+    #[error("cannot read the {file}: {cause}")]
+    Yaml {
+        /// Which file.
+        file: File,
+        /// Why it cannot be read.
+        cause: YamlError,
+    },
+    /// A file is YAML of another shape.
+    #[error("the {file} is not one: look at its `{key}`")]
+    Shape {
+        /// Which file.
+        file: File,
+        /// The key that is not what it should be.
+        key: &'static str,
+    },
+}
+
+/// Which of the two files it is about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum File {
+    /// The one that is there.
+    Existing,
+    /// The one that is new.
+    New,
+}
+
+impl std::fmt::Display for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Existing => "existing file",
+            Self::New => "new file",
+        })
+    }
+}
+
+/// A file while it is worked on. It is wiped in the end.
+struct Open(Value, File);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        yaml::wipe(&mut self.0);
+    }
+}
+
+impl Open {
+    fn parse(text: &str, file: File) -> Result<Self, MergeError> {
+        let mut documents = yaml::parse(text).map_err(|cause| MergeError::Yaml { file, cause })?.into_iter();
+        let open = Self(documents.next().unwrap_or_else(|| json!({})), file);
+        let several = documents.next().as_mut().map(yaml::wipe).is_some();
+        if several || !open.0.is_object() { Err(open.shape("contexts")) } else { Ok(open) }
+    }
+
+    fn shape(&self, key: &'static str) -> MergeError {
+        MergeError::Shape { file: self.1, key }
+    }
+
+    /// What stands under a key that may be absent.
+    fn entry(&mut self, key: &'static str, absent: Value) -> Result<&mut Value, MergeError> {
+        let error = self.shape(key);
+        let entry = self.0.as_object_mut().ok_or(error)?.entry(key).or_insert(Value::Null);
+        if entry.is_null() {
+            *entry = absent;
+        }
+        Ok(entry)
+    }
+
+    fn map(&mut self, key: &'static str) -> Result<&mut Map<String, Value>, MergeError> {
+        let error = self.shape(key);
+        self.entry(key, json!({}))?.as_object_mut().ok_or(error)
+    }
+
+    fn list(&mut self, key: &'static str) -> Result<&mut Vec<Value>, MergeError> {
+        let error = self.shape(key);
+        self.entry(key, json!([]))?.as_array_mut().ok_or(error)
+    }
+
+    fn set(&mut self, key: &'static str, value: &str) -> Result<(), MergeError> {
+        *self.entry(key, Value::Null)? = value.into();
+        Ok(())
+    }
+
+    /// What the list under `key` holds under `inside` for a name.
+    fn named(&self, key: &str, name: &str, inside: &str) -> Option<&Value> {
+        self.0.get(key)?.as_array()?.iter().find(|item| has_name(item, name))?.get(inside)
+    }
+
+    /// Puts something into a list of named things, in place of what has its name.
+    fn put(&mut self, key: &'static str, name: &str, new: Value) -> Result<(), MergeError> {
+        let list = self.list(key)?;
+        match list.iter_mut().find(|item| has_name(item, name)) {
+            Some(old) => {
+                yaml::wipe(old);
+                *old = new;
+            }
+            None => list.push(new),
+        }
+        Ok(())
+    }
+}
+
+fn has_name(item: &Value, name: &str) -> bool {
+    item.get("name").and_then(Value::as_str) == Some(name)
+}
+
+/// The name itself, or the first of `NAME-1`, `NAME-2`, … that is free or the same cluster's.
+fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut candidate = name.to_owned();
+    let mut number = 0_u64;
+    while is_taken(&candidate) {
+        number += 1;
+        candidate = format!("{name}-{number}");
+    }
+    candidate
+}
+
+/// Merges a `talosconfig` as castle issues it into another, and makes its context the current one. An empty text is a file without
+/// contexts.
+///
+/// # Errors
+/// If one of the two is not a `talosconfig`.
+pub fn merge_talosconfig(existing: &str, new: &Secret) -> Result<Merged, MergeError> {
+    let mut new = Open::parse(new.expose(), File::New)?;
+    let mut merged = Open::parse(existing, File::Existing)?;
+    let name = new.0.get("context").and_then(Value::as_str).ok_or(new.shape("context"))?.to_owned();
+    let error = new.shape("contexts");
+    let context = new.map("contexts")?.remove(&name).ok_or(error)?;
+    // Before the contexts, as Talos writes it.
+    merged.entry("context", Value::Null)?;
+    let contexts = merged.map("contexts")?;
+    let is_another = |old: &Value| old.get("ca") != context.get("ca");
+    let name = free_name(&name, |name| contexts.get(name).is_some_and(is_another));
+    if let Some(mut old) = contexts.insert(name.clone(), context) {
+        yaml::wipe(&mut old);
+    }
+    merged.set("context", &name)?;
+    Ok(Merged { text: written(&mut merged.0, yaml::emit), context: name })
+}
+
+/// Merges a `kubeconfig` as castle issues it into another, and makes its context the current one. An empty text is a file without
+/// contexts.
+///
+/// # Errors
+/// If one of the two is not a `kubeconfig`.
+pub fn merge_kubeconfig(existing: &str, new: &Secret) -> Result<Merged, MergeError> {
+    let new = Open::parse(new.expose(), File::New)?;
+    let mut merged = Open::parse(existing, File::Existing)?;
+    let first = |key: &'static str, inside| {
+        let entry = new.0.get(key).and_then(|list| list.get(0)).ok_or(new.shape(key))?;
+        let name = entry.get("name").and_then(Value::as_str).ok_or(new.shape(key))?;
+        Ok::<_, MergeError>((name, entry.get(inside).ok_or(new.shape(key))?))
+    };
+    let (old_name, cluster) = first("clusters", "cluster")?;
+    let (_, user) = first("users", "user")?;
+    let (_, context) = first("contexts", "context")?;
+
+    // The lists must be lists before they are searched.
+    for key in ["clusters", "users", "contexts"] {
+        merged.list(key)?;
+    }
+    let authority = cluster.get("certificate-authority-data");
+    let is_anothers = |name: &str| {
+        let cluster = merged.named("clusters", name, "cluster");
+        cluster.is_some_and(|cluster| cluster.get("certificate-authority-data") != authority)
+    };
+    let name = free_name(old_name, |name| {
+        let context = merged.named("contexts", &user_name(name), "context");
+        let cluster = context.and_then(|context| context.get("cluster")).and_then(Value::as_str);
+        is_anothers(name) || cluster.is_some_and(is_anothers)
+    });
+
+    let user_name = user_name(&name);
+    let mut context = context.clone();
+    context["cluster"] = name.clone().into();
+    context["user"] = user_name.clone().into();
+    merged.put("clusters", &name, json!({"cluster": cluster, "name": name}))?;
+    merged.put("contexts", &user_name, json!({"context": context, "name": user_name}))?;
+    merged.put("users", &user_name, json!({"name": user_name, "user": user}))?;
+    merged.set("current-context", &user_name)?;
+    for (key, value) in [("apiVersion", "v1"), ("kind", "Config")] {
+        merged.set(key, value)?;
+    }
+    if let Some(entries) = merged.0.as_object_mut() {
+        // As Kubernetes' own programs write it.
+        entries.sort_keys();
+    }
+    Ok(Merged { text: written(&mut merged.0, yaml::emit_for_kubernetes), context: user_name })
+}

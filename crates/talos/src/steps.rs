@@ -1,0 +1,60 @@
+//! What castle wants of Talos: nodes that have their configuration, one bootstrap, and a quorum of voters.
+
+mod bootstrap;
+mod configure;
+mod keys;
+mod members;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{Class, Fault};
+use castle_seams::{Clock, Dial, Target};
+
+use crate::client::{Contact, PORT};
+
+pub use bootstrap::{Bootstrap, Quorum};
+pub use configure::{Compose, Configure, Configured, Sight};
+pub use keys::Keys;
+pub use members::{Joined, Members};
+
+/// How nodes are reached.
+pub struct Wire {
+    /// Connections.
+    pub dial: Arc<dyn Dial>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Whether nodes are in memory and spoken with without TLS.
+    pub is_plain: bool,
+    /// How long a node that does not answer is waited for; not at all by whoever only looks.
+    pub patience: Duration,
+}
+
+/// A node by its name and address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whom {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+impl Wire {
+    /// The way to a node.
+    pub(crate) fn contact(&self, whom: &Whom, keys: &Keys) -> Result<Contact, Fault> {
+        let target = Target::new(&whom.address.to_string(), PORT);
+        let contact = if self.is_plain {
+            Contact::plain(&whom.name, &target, &self.dial, &self.clock)
+        } else {
+            Contact::new(&whom.name, &target, &keys.credentials, None, &self.dial, &self.clock)
+        };
+        contact.map_err(|error| Fault::new(Class::Final, &whom.name, error.to_string()))
+    }
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wire").field("is_plain", &self.is_plain).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,149 @@
+//! A node that has its configuration.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_seams::BoxFuture;
+
+use super::{Keys, Whom, Wire};
+use crate::client::{ApplyMode, Contact, Presence, kinds};
+use crate::model::bundle::Bundle;
+use crate::model::config::{Configuration, Difference};
+
+/// How often a node that does not answer is asked again.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// Makes the configuration of a node from the secrets of its cluster.
+pub type Compose = Box<dyn Fn(&Bundle) -> Result<Configuration, String> + Send + Sync>;
+
+/// Gives a node its configuration, and keeps it so.
+pub struct Configure {
+    wire: Arc<Wire>,
+    whom: Whom,
+    compose: Compose,
+    contact: OnceLock<Contact>,
+}
+
+/// A node that has its configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configured(pub Whom);
+
+/// What looking at a node tells.
+#[derive(Debug)]
+pub enum Sight {
+    /// Nobody answers there, and nobody waits for it.
+    Nobody,
+    /// It waits for a configuration.
+    Waiting,
+    /// It has one, which differs from what is wanted in this.
+    Running(Vec<Difference>),
+}
+
+impl Configure {
+    /// The step for this node.
+    #[must_use]
+    pub fn new(wire: Arc<Wire>, whom: Whom, compose: Compose) -> Self {
+        Self { wire, whom, compose, contact: OnceLock::new() }
+    }
+
+    fn contact(&self, keys: &Keys) -> Result<&Contact, Fault> {
+        if let Some(contact) = self.contact.get() {
+            return Ok(contact);
+        }
+        let contact = self.wire.contact(&self.whom, keys)?;
+        Ok(self.contact.get_or_init(|| contact))
+    }
+
+    fn wanted(&self, keys: &Keys) -> Result<Configuration, Fault> {
+        (self.compose)(&keys.bundle).map_err(|why| Fault::new(Class::Final, &self.whom.name, why))
+    }
+
+    /// Who is there, as soon as someone is.
+    async fn presence(&self, contact: &Contact) -> Presence {
+        let clock = self.wire.clock.as_ref();
+        let begun = clock.monotonic();
+        loop {
+            match contact.probe().await {
+                Presence::Unreachable(refusal) => {
+                    if clock.monotonic().saturating_sub(begun) >= self.wire.patience {
+                        return Presence::Unreachable(refusal);
+                    }
+                }
+                other => return other,
+            }
+            clock.sleep(PERIOD).await;
+        }
+    }
+
+    async fn look(&self, keys: &Keys) -> Result<Sight, Fault> {
+        let contact = self.contact(keys)?;
+        match self.presence(contact).await {
+            Presence::Maintenance(_) => Ok(Sight::Waiting),
+            Presence::Unreachable(_) if self.wire.patience.is_zero() => Ok(Sight::Nobody),
+            Presence::Unreachable(refusal) | Presence::Stranger(refusal) => Err(refusal.into()),
+            Presence::Running(_) => {
+                let live = contact.running().resource(kinds::MACHINE_CONFIG, "v1alpha1").await?;
+                let live = live.ok_or_else(|| {
+                    Fault::new(Class::RefusedBeforeEffect, &self.whom.name, "runs, and tells of no configuration yet")
+                })?;
+                let unreadable = |_| Fault::new(Class::Final, &self.whom.name, "its configuration cannot be read");
+                let live = Configuration::parse(live.yaml.expose()).map_err(unreadable)?;
+                Ok(Sight::Running(self.wanted(keys)?.differences(&live)))
+            }
+        }
+    }
+}
+
+impl Step for Configure {
+    type Needs = (Arc<Keys>,);
+    type Observed = Sight;
+    type Output = Configured;
+
+    fn observe<'a>(&'a self, (keys,): &'a Self::Needs) -> BoxFuture<'a, Result<Sight, Fault>> {
+        Box::pin(self.look(keys))
+    }
+
+    fn decide(&self, _: &Self::Needs, sight: &Sight) -> Decision {
+        match sight {
+            Sight::Running(differences) if differences.is_empty() => Decision::Nothing,
+            Sight::Running(differences) => {
+                let change = Change::new("apply", Impact::InPlace);
+                Decision::Change(differences.iter().fold(change, |change, difference| {
+                    change.differing(
+                        &difference.path,
+                        Some(difference.is.to_string()),
+                        Some(difference.wanted.to_string()),
+                    )
+                }))
+            }
+            Sight::Waiting | Sight::Nobody => {
+                let change = Change::new("apply", Impact::Create);
+                Decision::Change(change.differing("address", None, Some(self.whom.address.to_string())))
+            }
+        }
+    }
+
+    fn act<'a>(
+        &'a self,
+        (keys,): &'a Self::Needs,
+        sight: &'a Sight,
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let contact = self.contact(keys)?;
+            let node = if matches!(sight, Sight::Running(_)) { contact.running() } else { contact.maintenance() };
+            node.apply_configuration(&self.wanted(keys)?.text(), ApplyMode::Auto).await?;
+            Ok(())
+        })
+    }
+
+    fn expect(&self, _: &Self::Needs, _: &Sight, _: &Change) -> Option<Configured> {
+        Some(Configured(self.whom.clone()))
+    }
+
+    fn output(&self, _: &Self::Needs, _: &Sight) -> Configured {
+        Configured(self.whom.clone())
+    }
+}
