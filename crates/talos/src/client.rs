@@ -22,10 +22,9 @@ use std::time::Duration;
 
 use castle_seams::{Clock, Dial, Target, deadline};
 use castle_talos_api::common::Metadata;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use link::Link;
+use link::{Line, Link};
 use refusal::{Call, Trouble};
 
 pub use calls::{Applied, ApplyMode, Reset};
@@ -91,7 +90,7 @@ impl Node {
     async fn look<T, F: Future<Output = Result<T, Status>>>(
         &self,
         name: &'static str,
-        ask: impl Fn(Channel) -> F,
+        ask: impl Fn(Line) -> F,
     ) -> Result<T, Refusal> {
         let begun = self.clock.monotonic();
         let mut fresh = false;
@@ -112,7 +111,7 @@ impl Node {
         &self,
         name: &'static str,
         sent: &str,
-        ask: impl Fn(Channel) -> F,
+        ask: impl Fn(Line) -> F,
     ) -> Result<T, Refusal> {
         let attempt = self.attempt(self.clock.monotonic(), true, sent, &ask).await;
         attempt.map_err(|(trouble, _)| self.refusal(Call { name, changes: true }, trouble))
@@ -124,7 +123,7 @@ impl Node {
         begun: Duration,
         fresh: bool,
         sent: &str,
-        ask: &impl Fn(Channel) -> F,
+        ask: &impl Fn(Line) -> F,
     ) -> Result<T, (Trouble, bool)> {
         let left = || BOUND.saturating_sub(self.clock.monotonic().saturating_sub(begun));
         let lent = match deadline(&*self.clock, left(), self.link.lend(fresh)).await {

@@ -45,7 +45,7 @@ impl Wire {
     pub(crate) fn contact(&self, whom: &Whom, keys: &Keys) -> Result<Contact, Fault> {
         let target = Target::new(&whom.address.to_string(), PORT);
         let contact = if self.is_plain {
-            Contact::plain(&whom.name, &target, &self.dial, &self.clock)
+            Contact::plain(&whom.name, &target, Some(&keys.credentials.identity), &self.dial, &self.clock)
         } else {
             Contact::new(&whom.name, &target, &keys.credentials, None, &self.dial, &self.clock)
         };

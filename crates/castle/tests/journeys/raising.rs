@@ -169,7 +169,8 @@ fn a_lost_state_is_found_again_by_the_marks() {
     std::fs::remove_dir_all(&state).unwrap();
     let up = room.castle(&["up"]);
     // All but the secrets, which are in no mark: they are minted anew.
-    let anew = up.stdout.contains("9 steps, 1 of them changed something") && up.stdout.contains("secrets/bundle/blue  mint");
+    let anew =
+        up.stdout.contains("9 steps, 1 of them changed something") && up.stdout.contains("secrets/bundle/blue  mint");
     assert!(up.stdout.contains("its marks say") && anew, "{}", up.transcript());
     assert_eq!(room.castle(&["up", "--json"]).result()["result"], "unchanged");
     // What is changed after that is changed under an epoch of its own.

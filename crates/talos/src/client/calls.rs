@@ -10,10 +10,10 @@ use castle_talos_api::machine::{
 };
 use castle_talos_api::storage::Disk;
 use castle_talos_api::storage::storage_service_client::StorageServiceClient;
-use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 use zeroize::Zeroizing;
 
+use super::link::Line;
 use super::refusal::{Call, Trouble};
 use super::{ErrorClass, LIMIT, Node, Refusal, archive, checked, only};
 
@@ -61,7 +61,7 @@ pub struct Reset {
     pub partitions: Vec<String>,
 }
 
-fn machine(channel: Channel) -> MachineServiceClient<Channel> {
+fn machine(channel: Line) -> MachineServiceClient<Line> {
     MachineServiceClient::new(channel).max_decoding_message_size(LIMIT)
 }
 

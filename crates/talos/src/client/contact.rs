@@ -61,7 +61,7 @@ impl Contact {
         })
     }
 
-    /// A node in memory, spoken with without TLS.
+    /// A node in memory, spoken with without TLS; it is told who castle is, if it is to know.
     ///
     /// # Errors
     ///
@@ -69,11 +69,12 @@ impl Contact {
     pub fn plain(
         name: &str,
         target: &Target,
+        identity: Option<&Identity>,
         dial: &Arc<dyn Dial>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, TrustError> {
-        let node = || Node::new(name, target.clone(), &Trust::Plain, dial.clone(), clock.clone());
-        Ok(Self { running: node()?, maintenance: node()?, is_plain: true })
+        let node = |identity| Node::new(name, target.clone(), &Trust::Plain(identity), dial.clone(), clock.clone());
+        Ok(Self { running: node(identity.cloned())?, maintenance: node(None)?, is_plain: true })
     }
 
     /// The node, asked as one of this castle.

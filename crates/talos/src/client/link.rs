@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use castle_seams::{BoxFuture, ByteStream, Clock, Dial, Target, deadline};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -13,8 +15,11 @@ use rustls::{AlertDescription, CertificateError, OtherError};
 use tokio::io::{AsyncReadExt, join, split};
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
-use tonic::codegen::Service;
+use tonic::codegen::{InterceptedService, Service};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
 use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Request, Status};
 
 use super::refusal::ErrorClass;
 use super::trust::{self, Trust, TrustError};
@@ -22,8 +27,35 @@ use super::trust::{self, Trust, TrustError};
 /// How long the node may take for its first word. A server of gRPC speaks first; should one not, it is spoken to anyway.
 const FIRST_WORD: Duration = Duration::from_secs(1);
 
+/// What calls are made over.
+pub(super) type Line = InterceptedService<Channel, Introduction>;
+
+/// What castle says about itself in every call, where there is no TLS to say it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Introduction(Option<MetadataValue<Ascii>>);
+
+/// Under this name a node in memory is told the certificate, as base64.
+const CERTIFICATE: &str = "castle-client-certificate";
+
+impl Introduction {
+    fn of(trust: &Trust) -> Self {
+        let Trust::Plain(Some(identity)) = trust else { return Self::default() };
+        Self(STANDARD.encode(identity.certificate()).parse().ok())
+    }
+}
+
+impl Interceptor for Introduction {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(certificate) = &self.0 {
+            request.metadata_mut().insert(CERTIFICATE, certificate.clone());
+        }
+        Ok(request)
+    }
+}
+
 /// One connection at a time.
 pub(super) struct Link {
+    introduction: Introduction,
     endpoint: Endpoint,
     connector: Connector,
     current: Mutex<Current>,
@@ -31,14 +63,14 @@ pub(super) struct Link {
 
 #[derive(Default)]
 struct Current {
-    channel: Option<Channel>,
+    channel: Option<Line>,
     /// Counts the connections, so that only the one that failed is given up.
     number: u64,
 }
 
 /// A connection that calls are made over.
 pub(super) struct Lent {
-    pub(super) channel: Channel,
+    pub(super) channel: Line,
     /// Whether it has been used before, and so may have died in the meantime.
     pub(super) is_used: bool,
     number: u64,
@@ -64,7 +96,7 @@ impl Link {
         let endpoint = Endpoint::from(uri("http")?).origin(uri(scheme)?);
         let tls = tls.map(|tls| (tls, name));
         let connector = Connector(Arc::new(Way { target: target.clone(), tls, dial, clock }));
-        Ok(Self { endpoint, connector, current: Mutex::default() })
+        Ok(Self { introduction: Introduction::of(trust), endpoint, connector, current: Mutex::default() })
     }
 
     /// The connection, made if there is none, or if only a `fresh` one will do.
@@ -76,6 +108,7 @@ impl Link {
         let made = self.endpoint.connect_with_connector(self.connector.clone()).await;
         let channel = made.map_err(|error| Unconnected::find(&error).unwrap_or_else(|| Unconnected::of(&error)))?;
         current.number += 1;
+        let channel = InterceptedService::new(channel, self.introduction.clone());
         current.channel = Some(channel.clone());
         Ok(Lent { channel, is_used: false, number: current.number })
     }

@@ -10,9 +10,9 @@ use castle_talos_api::cosi::resource::state_client::StateClient;
 use castle_talos_api::cosi::resource::{
     self as words, Event, EventType, GetRequest, ListRequest, WatchOptions, WatchRequest, WatchResponse,
 };
-use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
+use super::link::Line;
 use super::refusal::{Call, Trouble};
 use super::{ErrorClass, LIMIT, Node, Refusal};
 
@@ -102,7 +102,7 @@ impl fmt::Debug for Watch<'_> {
     }
 }
 
-fn state(channel: Channel) -> StateClient<Channel> {
+fn state(channel: Line) -> StateClient<Line> {
     StateClient::new(channel).max_decoding_message_size(LIMIT)
 }
 

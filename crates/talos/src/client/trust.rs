@@ -38,8 +38,8 @@ pub enum Trust {
     },
     /// Whoever answers, as it must be before a node has a configuration; or only whoever has this key.
     Maintenance(Option<Fingerprint>),
-    /// Whoever answers, without TLS: for a node in memory.
-    Plain,
+    /// Whoever answers, without TLS: for a node in memory, which is told who castle is, if it is to know.
+    Plain(Option<Identity>),
 }
 
 /// The SHA-256 of the public key of a node in maintenance mode, which it shows on its console.
@@ -95,6 +95,13 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// The certificate alone, as DER.
+    pub(super) fn certificate(&self) -> &[u8] {
+        self.0.cert.first().map_or(&[], |certificate| certificate.as_ref())
+    }
+}
+
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Identity")
@@ -122,7 +129,7 @@ pub(super) fn connector(trust: &Trust, clock: Arc<dyn Clock>) -> Result<Option<T
         .with_safe_default_protocol_versions()
         .map_err(|error| TrustError::new(error.to_string()))?;
     let mut config = match trust {
-        Trust::Plain => return Ok(None),
+        Trust::Plain(_) => return Ok(None),
         Trust::Castle { authority, identity } => {
             let mut roots = RootCertStore::empty();
             for certificate in certificates(authority)? {

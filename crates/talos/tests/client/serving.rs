@@ -57,12 +57,12 @@ impl Site {
     }
 
     pub(crate) fn plain(&self) -> Node {
-        self.node(&Trust::Plain)
+        self.node(&Trust::Plain(None))
     }
 
     pub(crate) fn plain_contact(&self) -> Contact {
         let (dial, clock): (Arc<dyn Dial>, Arc<dyn Clock>) = (Arc::new(self.clone()), Arc::new(self.clock));
-        Contact::plain("cp-1", &target(), &dial, &clock).unwrap()
+        Contact::plain("cp-1", &target(), None, &dial, &clock).unwrap()
     }
 
     pub(crate) fn connections(&self) -> usize {
