@@ -9,7 +9,7 @@ pub use crate::proxmox::api::Version;
 mod latencies;
 mod roles;
 
-pub use latencies::Latencies;
+pub use latencies::{Latencies, TalosLatencies};
 pub(crate) use roles::builtin;
 
 /// One gibibyte.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use castle_seams::{Clock, Dial};
+use tokio::sync::watch;
 
 use crate::blueprint::Blueprint;
 use crate::machines::Machine;
@@ -16,6 +18,9 @@ use crate::witness::Witness;
 use crate::world::World;
 
 mod interventions;
+
+/// How long nobody looks where nothing is due.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// A datacenter. Clones are the same one.
 #[derive(Clone)]
@@ -28,6 +33,39 @@ pub(crate) struct Shared {
     world: Mutex<World>,
     witnesses: Mutex<Vec<Arc<dyn Witness>>>,
     requests: AtomicU64,
+    /// Tells those who wait that something happened.
+    changes: watch::Sender<u64>,
+    /// The calendar of certificates where it is not the datacenter's own: clients on loopback live in real time.
+    calendar: OnceLock<Arc<dyn Clock>>,
+}
+
+/// The world, held by one. Those who wait for a change are told when it is let go.
+pub(crate) struct Held<'a> {
+    world: MutexGuard<'a, World>,
+    revision: u64,
+    changes: &'a watch::Sender<u64>,
+}
+
+impl Deref for Held<'_> {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.world.revision != self.revision {
+            self.changes.send_replace(self.world.revision);
+        }
+    }
 }
 
 impl fmt::Debug for Datacenter {
@@ -42,8 +80,9 @@ impl Datacenter {
     pub fn new(blueprint: Blueprint, clock: Arc<dyn Clock>) -> Self {
         let calendar = clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let world = World::new(blueprint, clock.monotonic(), calendar);
-        let (world, witnesses) = (Mutex::new(world), Mutex::default());
-        Self { shared: Arc::new(Shared { clock, world, witnesses, requests: AtomicU64::new(0) }) }
+        let (world, witnesses, requests) = (Mutex::new(world), Mutex::default(), AtomicU64::new(0));
+        let (changes, calendar) = (watch::Sender::new(0), OnceLock::new());
+        Self { shared: Arc::new(Shared { clock, world, witnesses, requests, changes, calendar }) }
     }
 
     /// The way in over pipes in memory, without TLS: by the names of the hosts, port 8006. Needs a tokio runtime, in which
@@ -102,10 +141,44 @@ impl Datacenter {
     }
 
     /// The world, caught up with the clock.
-    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+    pub(crate) fn world(&self) -> Held<'_> {
         let now = self.shared.clock.monotonic();
-        let mut world = self.shared.world.lock().unwrap_or_else(PoisonError::into_inner);
-        world.advance(now);
-        world
+        let world = self.shared.world.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = Held { revision: world.revision, world, changes: &self.shared.changes };
+        held.advance(now);
+        held
+    }
+
+    /// Looks at the world whenever something may have happened, until there is something to tell.
+    pub(crate) async fn until<T>(&self, mut look: impl FnMut(&mut World) -> Option<T>) -> T {
+        let mut changes = self.shared.changes.subscribe();
+        loop {
+            changes.borrow_and_update();
+            let wait = {
+                let mut world = self.world();
+                if let Some(told) = look(&mut world) {
+                    return told;
+                }
+                // An event that is due this very moment is taken by the next look.
+                let next = world.events.next().map(|next| next.saturating_sub(world.now));
+                next.map_or(IDLE, |next| next.clamp(Duration::from_millis(1), IDLE))
+            };
+            tokio::select! {
+                biased;
+                _ = changes.changed() => {}
+                () = self.shared.clock.sleep(wait) => {}
+            }
+        }
+    }
+
+    /// What the calendar says for certificates.
+    pub(crate) fn calendar(&self) -> SystemTime {
+        self.shared.calendar.get().unwrap_or(&self.shared.clock).wall()
+    }
+
+    /// Lets certificates follow another calendar than the datacenter's own.
+    pub(crate) fn follow_calendar(&self, clock: Arc<dyn Clock>) {
+        // The first to serve decides; whoever comes later lives in the same time.
+        let _ = self.shared.calendar.set(clock);
     }
 }

@@ -84,10 +84,10 @@ impl Machines {
         }
     }
 
-    pub(crate) fn booted(&mut self, vmid: u32, power_on: u64) {
-        if let Some(machine) = self.on.get_mut(&vmid).filter(|machine| machine.power_on == power_on) {
-            machine.is_up = true;
-        }
+    /// A guest has come up. Says whether it is still the same power-on.
+    pub(crate) fn booted(&mut self, vmid: u32, power_on: u64) -> bool {
+        let machine = self.on.get_mut(&vmid).filter(|machine| machine.power_on == power_on);
+        machine.map(|machine| machine.is_up = true).is_some()
     }
 }
 
@@ -135,12 +135,16 @@ impl World {
         let (since, is_up) = (now, boot.is_zero());
         self.events.plan(up_at, Event::Booted(vmid, power_on));
         let machine = Machine { vmid, host, power_on, since, up_at, is_up, image, cloud_init, macs, agent };
+        self.talos_gone(vmid, false);
         self.machines.on.insert(vmid, machine);
+        self.touch();
     }
 
     /// Switches a guest off. What was pending holds from now on.
     pub(crate) fn power_off(&mut self, vmid: u32) {
         self.machines.on.remove(&vmid);
+        self.talos_gone(vmid, false);
+        self.touch();
         if let Some(guest) = self.guests.get_mut(&vmid) {
             guest.power = Power::Stopped;
         }

@@ -61,6 +61,39 @@ pub trait Witness: Send + Sync {
     /// Calls `handle` to have the request handled, or does not; returns what is answered, or nothing to close the
     /// connection without an answer.
     fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply>;
+
+    /// Sees a call of a node's Talos or Kubernetes API before it is judged, and says what becomes of it.
+    fn call(&self, _: &Called) -> Fate {
+        Fate::Handled
+    }
+}
+
+/// A call of the Talos or Kubernetes API of a node, before it is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// Its number, counted with all other requests.
+    pub number: u64,
+    /// The guest that the node is.
+    pub vmid: u32,
+    /// The first address of the node.
+    pub address: String,
+    /// The method: `Bootstrap`, or `GET /readyz`.
+    pub method: String,
+    /// Whether it asks for more than to look.
+    pub is_change: bool,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is handled and answered.
+    Handled,
+    /// It is refused with this code of gRPC and these words, without any effect.
+    Refused(i32, String),
+    /// The connection ends before it has any effect.
+    LostBefore,
+    /// It has its effect, and the connection ends before the answer.
+    LostAfter,
 }
 
 /// Lets all witnesses see the request, the first of them from the outside.

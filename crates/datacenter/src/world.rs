@@ -10,6 +10,7 @@ use crate::access::Access;
 use crate::blueprint::{Blueprint, Host, Latencies, Span, Version};
 use crate::chance::Chance;
 use crate::machines::Machines;
+use crate::talos::Talos;
 
 pub(crate) mod events;
 pub(crate) mod guest;
@@ -53,6 +54,9 @@ pub(crate) struct World {
     pub(crate) tasks: Tasks,
     pub(crate) locks: Locks,
     pub(crate) machines: Machines,
+    pub(crate) talos: Talos,
+    /// Counts what happened that somebody may wait for.
+    pub(crate) revision: u64,
     /// What the hosts last told of their guests.
     pub(crate) seen: BTreeMap<u32, Seen>,
     /// How often what took effect.
@@ -82,6 +86,8 @@ impl World {
             tasks: Tasks::default(),
             locks: Locks::default(),
             machines: Machines::default(),
+            talos: Talos::default(),
+            revision: 0,
             seen: BTreeMap::new(),
             effects: BTreeMap::new(),
             latencies: blueprint.latencies,
@@ -104,10 +110,26 @@ impl World {
                 Event::Resume(task) => self.resume(task),
                 Event::GiveUp(task, name, ticket) => self.give_up(task, &name, ticket),
                 Event::Broadcast(host) => self.broadcast(&host),
-                Event::Booted(vmid, power_on) => self.machines.booted(vmid, power_on),
+                Event::Booted(vmid, power_on) => {
+                    if self.machines.booted(vmid, power_on) {
+                        self.talos_booted(vmid);
+                        self.touch();
+                    }
+                }
+                Event::Talos(happening) => {
+                    self.talos_happens(&happening);
+                    self.touch();
+                }
             }
+            self.talos_prune();
         }
         self.now = self.now.max(now);
+        self.talos_prune();
+    }
+
+    /// Notes that something happened that somebody may wait for.
+    pub(crate) fn touch(&mut self) {
+        self.revision += 1;
     }
 
     /// Seconds since 1970.

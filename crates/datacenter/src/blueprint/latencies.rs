@@ -33,6 +33,8 @@ pub struct Latencies {
     pub template: Span,
     /// From power-on until Talos answers in maintenance, or any other guest is up.
     pub boot: Span,
+    /// What happens inside of Talos nodes.
+    pub talos: TalosLatencies,
     /// How often the hosts tell each other what their guests do; zero for at once.
     pub broadcast: Duration,
     /// What everything drawn is multiplied by; below one compresses.
@@ -55,6 +57,7 @@ impl Default for Latencies {
             destroy: Span::new(0.5, 2.0),
             template: Span::new(0.5, 1.5),
             boot: Span::new(14.0, 25.0),
+            talos: TalosLatencies::default(),
             broadcast: BROADCAST,
             factor: 1.0,
         }
@@ -65,12 +68,91 @@ impl Latencies {
     /// Nothing takes any time, and hosts know everything at once.
     #[must_use]
     pub fn none() -> Self {
-        Self { factor: 0.0, broadcast: Duration::ZERO, ..Self::default() }
+        let talos = TalosLatencies { failed_first_boot: 0.0, ..TalosLatencies::default() };
+        Self { factor: 0.0, broadcast: Duration::ZERO, talos, ..Self::default() }
     }
 
     /// The same, this many times as long.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         Self { factor: self.factor * factor, ..self }
+    }
+}
+
+/// How long things take inside of Talos nodes, and how often the first boot fails.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TalosLatencies {
+    /// A call of the Talos API and its answer.
+    pub call: Span,
+    /// A call of the Kubernetes API and its answer.
+    pub kubernetes_call: Span,
+    /// The share of first boots that fail; the node then reboots by itself.
+    pub failed_first_boot: f64,
+    /// How long a failed first boot takes until the next attempt is up.
+    pub failed_boot: Span,
+    /// Taking over a configuration.
+    pub apply: Span,
+    /// Stopping what runs before a node goes down.
+    pub stopping: Span,
+    /// From down to up again: firmware and kernel.
+    pub reboot: Span,
+    /// Until the Talos API answers with the certificate of a configuration.
+    pub apid: Span,
+    /// Until the clock is right.
+    pub time_sync: Span,
+    /// From a configuration until containers can be run.
+    pub services: Span,
+    /// Pulling and starting the kubelet.
+    pub kubelet: Span,
+    /// Pulling etcd.
+    pub etcd_image: Span,
+    /// From bootstrap to the first member of etcd.
+    pub etcd_first: Span,
+    /// Until a node that waits for others asks again.
+    pub etcd_retry: Span,
+    /// From being taken in as a learner to being a voter.
+    pub etcd_join: Span,
+    /// Until the next look at the health of etcd.
+    pub etcd_health: Span,
+    /// From etcd to an API of Kubernetes that is ready.
+    pub api_server: Span,
+    /// Claiming an address that control planes share.
+    pub vip: Span,
+    /// Until the lease of a holder that vanished has ended.
+    pub vip_lost: Span,
+    /// Until a node has registered.
+    pub register: Span,
+    /// Until its network is ready.
+    pub cni: Span,
+    /// Until names resolve.
+    pub dns: Span,
+}
+
+impl Default for TalosLatencies {
+    fn default() -> Self {
+        Self {
+            call: Span::new(0.01, 0.05),
+            kubernetes_call: Span::new(0.015, 0.1),
+            failed_first_boot: 0.01,
+            failed_boot: Span::new(24.0, 35.0),
+            apply: Span::new(0.5, 2.0),
+            stopping: Span::new(3.0, 8.0),
+            reboot: Span::new(12.0, 25.0),
+            apid: Span::new(1.5, 4.0),
+            time_sync: Span::new(1.0, 3.0),
+            services: Span::new(14.0, 25.0),
+            kubelet: Span::new(8.0, 25.0),
+            etcd_image: Span::new(5.0, 15.0),
+            etcd_first: Span::new(4.0, 8.0),
+            etcd_retry: Span::new(1.5, 3.5),
+            etcd_join: Span::new(10.0, 25.0),
+            etcd_health: Span::new(8.0, 19.0),
+            api_server: Span::new(12.0, 25.0),
+            vip: Span::new(3.0, 8.0),
+            vip_lost: Span::new(30.0, 60.0),
+            register: Span::new(5.0, 15.0),
+            cni: Span::new(8.0, 20.0),
+            dns: Span::new(10.0, 25.0),
+        }
     }
 }

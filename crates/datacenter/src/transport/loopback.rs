@@ -14,6 +14,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::connection;
 use crate::datacenter::Datacenter;
+use crate::talos::tls;
 
 /// Why nothing listens.
 #[derive(Debug, Error)]
@@ -49,7 +50,8 @@ impl Serving {
 }
 
 impl Datacenter {
-    /// Listens at this address, as the first host by name, with a certificate of its own. Needs a tokio runtime with I/O.
+    /// Listens at this address, as the first host by name, with a certificate of its own. The nodes that have addresses
+    /// of this machine (`127.0.0.0/8`) listen at theirs, as they come and go. Needs a tokio runtime with I/O.
     ///
     /// # Errors
     ///
@@ -62,6 +64,9 @@ impl Datacenter {
         let address = listener.local_addr().map_err(failed)?;
         self.world().fingerprints.insert(host.clone(), fingerprint.clone());
         let (end, ended) = watch::channel(false);
+        // Whatever time the datacenter has, the certificates that clients judge are of real time.
+        self.follow_calendar(Arc::new(SystemClock::new()));
+        tokio::spawn(tls::supervise(self.clone(), ended.clone()));
         tokio::spawn(listen(self.clone(), host, listener, acceptor, ended));
         Ok(Serving { address, fingerprint, end })
     }

@@ -1,16 +1,23 @@
 //! Connections that are pipes in memory.
 
 use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use castle_seams::{BoxFuture, ByteStream, Dial, DialError, DialErrorKind, Target};
 
 use super::{PORT, connection};
 use crate::datacenter::Datacenter;
+use crate::talos::api::{self, Session};
+use crate::talos::route::{Closed, Door};
 
 /// The bytes that may be under way in each direction.
 const PIPE: usize = 64 << 10;
 
-/// The way in by the names of the hosts.
+/// How long an address is looked for that nobody has.
+const NOBODY: Duration = Duration::from_secs(3);
+
+/// The way in by the names of the hosts, and by the addresses of nodes.
 pub(crate) struct Pipes {
     pub(crate) datacenter: Datacenter,
 }
@@ -18,22 +25,51 @@ pub(crate) struct Pipes {
 impl Dial for Pipes {
     fn dial<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn ByteStream>, DialError>> {
         Box::pin(async move {
-            let refused = |kind, error| DialError { target: target.clone(), kind, tried: Vec::new(), source: error };
-            let world = self.datacenter.world();
-            let Some(host) = world.hosts.values().find(|host| {
-                host.name.eq_ignore_ascii_case(&target.host)
-                    || host.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(&target.host))
-            }) else {
-                return Err(refused(DialErrorKind::Unresolved, io::Error::other("Name or service not known")));
+            let failed = |kind, error| DialError { target: target.clone(), kind, tried: Vec::new(), source: error };
+            let host = {
+                let world = self.datacenter.world();
+                let is_meant = |name: &String| name.eq_ignore_ascii_case(&target.host);
+                let host = world.hosts.values().find(|host| is_meant(&host.name) || host.aliases.iter().any(is_meant));
+                host.map(|host| (host.name.clone(), world.is_up(&host.name)))
             };
-            if target.port != PORT || !world.is_up(&host.name) {
-                return Err(refused(DialErrorKind::Refused, io::ErrorKind::ConnectionRefused.into()));
+            match (host, target.host.parse::<IpAddr>()) {
+                (Some((host, true)), _) if target.port == PORT => {
+                    let (near, far) = tokio::io::duplex(PIPE);
+                    let (datacenter, clock) = (self.datacenter.clone(), self.datacenter.shared.clock.clone());
+                    tokio::spawn(connection::serve(datacenter, host, far, clock));
+                    Ok(Box::new(near) as Box<dyn ByteStream>)
+                }
+                (Some(_), _) => Err(failed(DialErrorKind::Refused, io::ErrorKind::ConnectionRefused.into())),
+                (None, Ok(address)) => self.node(target, address).await,
+                (None, Err(_)) => Err(failed(DialErrorKind::Unresolved, io::Error::other("Name or service not known"))),
             }
-            let host = host.name.clone();
-            drop(world);
-            let (near, far) = tokio::io::duplex(PIPE);
-            tokio::spawn(connection::serve(self.datacenter.clone(), host, far, self.datacenter.shared.clock.clone()));
-            Ok(Box::new(near) as Box<dyn ByteStream>)
         })
+    }
+}
+
+impl Pipes {
+    /// A connection to what runs on a node.
+    async fn node(&self, target: &Target, address: IpAddr) -> Result<Box<dyn ByteStream>, DialError> {
+        let failed = |kind, error| DialError { target: target.clone(), kind, tried: Vec::new(), source: error };
+        let datacenter = self.datacenter.clone();
+        let (door, patience) = {
+            let world = datacenter.world();
+            (world.door(address, target.port), NOBODY.mul_f64(world.latencies.factor.max(0.0)))
+        };
+        let (near, far) = tokio::io::duplex(PIPE);
+        match door {
+            Err(Closed::Refused) => {
+                return Err(failed(DialErrorKind::Refused, io::ErrorKind::ConnectionRefused.into()));
+            }
+            Err(Closed::Unreachable) => {
+                datacenter.shared.clock.sleep(patience).await;
+                return Err(failed(DialErrorKind::Unreachable, io::ErrorKind::HostUnreachable.into()));
+            }
+            Ok(Door::Talos(vmid, apid)) => drop(tokio::spawn(api::serve(datacenter, vmid, apid, far, Session::Plain))),
+            Ok(Door::Kubernetes(vmid, life)) => {
+                drop(tokio::spawn(crate::kubernetes::serve(datacenter, vmid, life, far, Session::Plain)));
+            }
+        }
+        Ok(Box::new(near) as Box<dyn ByteStream>)
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::locks::LockName;
 use super::tasks::TaskId;
+use crate::talos::Happening;
 
 /// Something that happens of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub(crate) enum Event {
     Broadcast(String),
     /// A guest has come up, if it is still the same power-on.
     Booted(u32, u64),
+    /// Something happens among the nodes.
+    Talos(Happening),
 }
 
 /// The queue: by time, then by the order in which things were planned.

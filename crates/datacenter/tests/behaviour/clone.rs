@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use castle_datacenter::blueprint::{GIB, Span, Storage, StorageKind};
+use castle_datacenter::blueprint::{GIB, Span, Storage, StorageKind, TalosLatencies};
 use castle_datacenter::{Blueprint, Ending, Latencies};
 use castle_seams::Clock;
 use serde_json::{Value, json};
@@ -33,6 +33,7 @@ fn still() -> Latencies {
         destroy: none,
         template: none,
         boot: none,
+        talos: TalosLatencies::default(),
         broadcast: Duration::ZERO,
         factor: 1.0,
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Class, Closed, Fault, Gate, Verdict};
+use castle_http::header::{HeaderName, HeaderValue};
 use castle_http::{Ask, Client, Endpoint, Failure, Identity, Method, Trust};
 use castle_seams::BoxFuture;
-use castle_talos::model::pki::{self, Doors};
+use castle_talos::model::pki::{self, Credential, Doors};
 use castle_talos::steps::{Keys, Quorum, Wire};
 use serde_json::Value;
 
@@ -39,9 +40,15 @@ impl Site {
         let trust = Trust::Only(keys.bundle.kubernetes.certificate.clone());
         let client = Client::new(endpoint, &trust, self.wire.dial.clone(), self.wire.clock.clone());
         let client = client.map_err(|error| closed(error.to_string()))?.with_deadline(DEADLINE).with_limit(LIMIT);
-        let identity = self.identity(keys).await.map_err(|fault| closed(fault.evidence))?;
+        let admin = self.admin(keys).await.map_err(|fault| closed(fault.evidence))?;
+        let identity =
+            Identity::from_pem(&admin.certificate, admin.key.expose()).map_err(|error| closed(error.to_string()))?;
         let client = client.with_identity(&identity).map_err(|error| closed(error.to_string()))?;
-        match client.ask(&Ask::new(Method::GET, path)).await {
+        let mut ask = Ask::new(Method::GET, path);
+        if let (true, Some(certificate)) = (self.wire.is_plain, header_of(&admin.certificate)) {
+            ask.headers.insert(HeaderName::from_static(CERTIFICATE), certificate);
+        }
+        match client.ask(&ask).await {
             Ok(answer) => Ok((answer.status.as_u16(), answer.body.to_vec())),
             Err(Failure::NotSent(why) | Failure::Untrusted(why) | Failure::Lost(why)) => Err(closed(why)),
             Err(failure @ Failure::TooLarge) => Err(closed(failure.to_string())),
@@ -49,13 +56,11 @@ impl Site {
     }
 
     /// Who castle is to Kubernetes, issued from the bundle.
-    async fn identity(&self, keys: &Keys) -> Result<Identity, Fault> {
+    async fn admin(&self, keys: &Keys) -> Result<Credential, Fault> {
         let wrong = |error: &dyn std::fmt::Display| Fault::new(Class::Final, "the Talos bundle", error.to_string());
         let (mint, entropy) = (castle_seams::SystemKeyMint, castle_seams::SystemEntropy);
         let doors = Doors { mint: &mint, entropy: &entropy, clock: self.wire.clock.as_ref() };
-        let admin =
-            pki::new_kubernetes_admin(&keys.bundle.kubernetes, LIFETIME, doors).await.map_err(|error| wrong(&error))?;
-        Identity::from_pem(&admin.certificate, admin.key.expose()).map_err(|error| wrong(&error))
+        pki::new_kubernetes_admin(&keys.bundle.kubernetes, LIFETIME, doors).await.map_err(|error| wrong(&error))
     }
 
     /// What the API says about an object, or why it does not.
@@ -68,6 +73,15 @@ impl Site {
             next: format!("kubectl get --raw {path}"),
         })
     }
+}
+
+/// Under this name an API in memory is told the certificate, as base64, where there is no TLS to say it.
+const CERTIFICATE: &str = "castle-client-certificate";
+
+/// The inside of a PEM.
+fn header_of(pem: &str) -> Option<HeaderValue> {
+    let inside: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+    HeaderValue::from_str(&inside).ok()
 }
 
 fn verdict<T>(checked: Result<T, Closed>) -> Result<Verdict<T>, Fault> {

@@ -7,6 +7,9 @@ use castle_talos_api::machine::VersionInfo;
 
 use super::{ErrorClass, Fingerprint, Identity, Node, Refusal, Stage, Trust, TrustError};
 
+/// How Talos' own clients tell that they do not know who signed a node's certificate.
+const UNKNOWN_AUTHORITY: &str = "certificate signed by unknown authority";
+
 /// What a castle and its nodes know each other by.
 #[derive(Clone, Debug)]
 pub struct Credentials {
@@ -99,7 +102,9 @@ impl Contact {
             Ok(version) => return Presence::Running(version),
             Err(refusal) => refusal,
         };
-        if refusal.class != ErrorClass::Stranger {
+        // Without TLS a node can only say what TLS would have found out.
+        let is_told = self.is_plain && refusal.sentence.contains(UNKNOWN_AUTHORITY);
+        if refusal.class != ErrorClass::Stranger && !is_told {
             return Presence::Unreachable(refusal);
         }
         match self.maintenance.version().await {

@@ -87,12 +87,22 @@ impl Configure {
                 let live = live.ok_or_else(|| {
                     Fault::new(Class::RefusedBeforeEffect, &self.whom.name, "runs, and tells of no configuration yet")
                 })?;
-                let unreadable = |_| Fault::new(Class::Final, &self.whom.name, "its configuration cannot be read");
-                let live = Configuration::parse(live.yaml.expose()).map_err(unreadable)?;
+                let unreadable = || Fault::new(Class::Final, &self.whom.name, "its configuration cannot be read");
+                let live = unwrapped(live.yaml.expose()).ok_or_else(unreadable)?;
                 Ok(Sight::Running(self.wanted(keys)?.differences(&live)))
             }
         }
     }
+}
+
+/// The configuration inside of the resource that tells of it: a text within a text. What is anything else is not shown to anyone.
+fn unwrapped(resource: &str) -> Option<Configuration> {
+    let outer = Configuration::parse(resource).ok()?;
+    let live = match outer.documents() {
+        [serde_json::Value::String(inner)] => Configuration::parse(inner).ok()?,
+        _ => outer,
+    };
+    live.documents().iter().all(serde_json::Value::is_object).then_some(live)
 }
 
 impl Step for Configure {
@@ -145,5 +155,23 @@ impl Step for Configure {
 
     fn output(&self, _: &Self::Needs, _: &Sight) -> Configured {
         Configured(self.whom.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_read_out_of_its_resource() {
+        let inside = "version: v1alpha1\nmachine:\n    type: worker\n";
+        let wrapped = "|\n    version: v1alpha1\n    machine:\n        type: worker\n";
+        for resource in [inside, wrapped] {
+            let read = unwrapped(resource).unwrap();
+            assert_eq!(read.documents()[0]["machine"]["type"], "worker");
+        }
+        for nothing in ["", "a text", "- a\n", "{"] {
+            assert!(unwrapped(nothing).is_none_or(|read| read.documents().is_empty()), "{nothing}");
+        }
     }
 }

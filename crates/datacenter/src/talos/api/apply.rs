@@ -1,0 +1,222 @@
+//! Taking over a configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_talos_api::machine::apply_configuration_request::Mode;
+use castle_talos_api::machine::{ApplyConfiguration, ApplyConfigurationRequest, ApplyConfigurationResponse};
+use serde_json::{Map, Value};
+use tonic::{Request, Response, Status};
+
+use super::Api;
+use super::call::Caller;
+use crate::datacenter::Datacenter;
+use crate::talos::Happening;
+use crate::talos::config::yaml::{Content, Yaml};
+use crate::talos::config::{Config, NO_MACHINE};
+use crate::talos::node::{After, Moment, Stage};
+use crate::world::World;
+use crate::world::events::Event;
+
+/// How long a configuration is tried that nobody gave a time for.
+const TRIED: Duration = Duration::from_secs(60);
+
+/// Where the parts of a machine's configuration are that hold without a reboot, up to 1.13.
+const AT_ONCE: [&str; 16] = [
+    "ca",
+    "acceptedCAs",
+    "time",
+    "certSANs",
+    "install",
+    "network",
+    "sysfs",
+    "sysctls",
+    "logging",
+    "controlPlane",
+    "kubelet",
+    "kernel",
+    "registries",
+    "pods",
+    "seccompProfiles",
+    "nodeAnnotations",
+];
+
+/// The same among the features.
+const FEATURES_AT_ONCE: [&str; 5] =
+    ["kubernetesTalosAPIAccess", "kubePrism", "hostDNS", "imageCache", "nodeAddressSortAlgorithm"];
+
+/// Notes that a node takes over a configuration, as long as it does.
+struct Applying {
+    datacenter: Datacenter,
+    vmid: u32,
+}
+
+impl Drop for Applying {
+    fn drop(&mut self) {
+        self.datacenter.world().talos.applying.remove(&self.vmid);
+    }
+}
+
+impl Api {
+    pub(super) async fn apply(
+        &self,
+        request: Request<ApplyConfigurationRequest>,
+    ) -> Result<Response<ApplyConfigurationResponse>, Status> {
+        let is_first = self.datacenter.world().talos.applying.insert(self.vmid);
+        let _applying = is_first.then(|| Applying { datacenter: self.datacenter.clone(), vmid: self.vmid });
+        self.unary("ApplyConfiguration", request, |world, caller, asked| {
+            if !is_first {
+                return Err(Status::failed_precondition("another apply configuration is already in progress"));
+            }
+            let applied = world.apply_configuration(caller, asked)?;
+            Ok(ApplyConfigurationResponse { messages: vec![applied] })
+        })
+        .await
+    }
+}
+
+impl World {
+    fn apply_configuration(
+        &mut self,
+        caller: &Caller,
+        asked: &ApplyConfigurationRequest,
+    ) -> Result<ApplyConfiguration, Status> {
+        let vmid = caller.vmid;
+        if !caller.is_maintenance && !caller.is_admin() {
+            return Err(Status::permission_denied("not authorized"));
+        }
+        let gone = || Status::unavailable("the node is going down");
+        let node = self.talos.nodes.get(&vmid).ok_or_else(gone)?;
+        let (minor, boot) = (node.image.minor(), node.boot.as_ref().ok_or_else(gone)?);
+        if minor < 14 && boot.stage == Stage::Rebooting {
+            return Err(Status::failed_precondition(
+                "configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot",
+            ));
+        }
+        let current = boot.config.clone();
+        let is_maintenance = current.is_none();
+        let text = std::str::from_utf8(&asked.data).map_err(|_| Status::invalid_argument("config is not text"))?;
+        let mut mode = asked.mode();
+        if mode == Mode::Reboot && minor >= 14 && !is_maintenance {
+            return Err(Status::unimplemented(
+                "the REBOOT mode is not supported, please use AUTO or NO_REBOOT modes instead",
+            ));
+        }
+        let accepted = Config::accept(minor, text).map_err(Status::invalid_argument)?;
+        if mode == Mode::Reboot && is_maintenance {
+            mode = Mode::NoReboot;
+        }
+        let can_hold = minor >= 14 || current.as_ref().is_none_or(|current| holds_at_once(current, &accepted.config));
+        let cannot = "this config change can't be applied in immediate mode";
+        let mut details = match mode {
+            Mode::Staged => "Staged configuration to be applied after the next reboot".to_owned(),
+            Mode::Auto | Mode::NoReboot | Mode::Try if can_hold => "Applied configuration without a reboot".to_owned(),
+            Mode::NoReboot | Mode::Try => return Err(Status::invalid_argument(cannot)),
+            Mode::Auto => format!("Applied configuration with a reboot: {cannot}"),
+            Mode::Reboot => "Applied configuration with a reboot".to_owned(),
+        };
+        if mode == Mode::Auto {
+            mode = if can_hold { Mode::NoReboot } else { Mode::Reboot };
+        }
+        if asked.dry_run {
+            let same = current.is_some_and(|current| current.text == accepted.config.text);
+            let difference = if same { "No changes." } else { "The configuration differs." };
+            details = format!("Dry run summary:\n{details} (skipped in dry-run).\nConfig diff:\n\n{difference}");
+        } else {
+            self.take_over(vmid, mode, asked, accepted.config, &mut details)?;
+        }
+        Ok(ApplyConfiguration { metadata: None, warnings: accepted.warnings, mode: mode.into(), mode_details: details })
+    }
+
+    fn take_over(
+        &mut self,
+        vmid: u32,
+        mode: Mode,
+        asked: &ApplyConfigurationRequest,
+        config: Arc<Config>,
+        details: &mut String,
+    ) -> Result<(), Status> {
+        let current = self.talos.boot(vmid).and_then(|boot| boot.config.clone());
+        let given = asked.try_mode_timeout.as_ref().map(|time| Duration::from_secs(time.seconds.unsigned_abs()));
+        if mode == Mode::Try {
+            let Some(current) = &current else { return Err(Status::invalid_argument(NO_MACHINE)) };
+            let timeout = given.unwrap_or(TRIED);
+            *details += &format!(
+                "\nThe config is applied in 'try' mode and will be automatically reverted back in {}s",
+                timeout.as_secs()
+            );
+            let at = self.now + timeout;
+            let Some(node) = self.talos.nodes.get_mut(&vmid) else { return Ok(()) };
+            let life = node.life;
+            if let Some(boot) = &mut node.boot {
+                boot.tried.get_or_insert_with(|| current.clone());
+            }
+            self.events.plan(at, Event::Talos(Happening::Node(vmid, life, Moment::Untry)));
+        } else if let Some(node) = self.talos.nodes.get_mut(&vmid) {
+            node.disk.config = Some(config.clone());
+            if let Some(boot) = &mut node.boot {
+                boot.tried = None;
+            }
+        }
+        self.effect("apply", vmid);
+        match mode {
+            Mode::Staged => {}
+            Mode::Reboot => self.talos_end(vmid, Stage::Rebooting, After::Boot, ""),
+            _ if current.is_none() => self.talos_begin(vmid, config),
+            _ => self.hold(vmid, config),
+        }
+        self.touch();
+        Ok(())
+    }
+
+    /// A configuration takes the place of another without a reboot.
+    fn hold(&mut self, vmid: u32, config: Arc<Config>) {
+        let Some(boot) = self.talos.boot_mut(vmid) else { return };
+        let before = boot.config.replace(config);
+        self.talos_settle_of(vmid);
+        if let Some(before) = before {
+            self.talos_settle(&before.key);
+        }
+    }
+
+    /// A configuration that was only tried is taken back, unless it was confirmed.
+    pub(crate) fn talos_untry(&mut self, vmid: u32) {
+        if let Some(config) = self.talos.boot_mut(vmid).and_then(|boot| boot.tried.take()) {
+            self.hold(vmid, config);
+        }
+    }
+}
+
+/// Whether a change holds without a reboot, up to 1.13.
+fn holds_at_once(current: &Config, wanted: &Config) -> bool {
+    rest(current) == rest(wanted)
+}
+
+/// What of a configuration needs a reboot to hold.
+fn rest(config: &Config) -> Value {
+    let mut value = config.machine().map_or(Value::Null, plain);
+    let Some(parts) = value.as_object_mut() else { return value };
+    parts.remove("cluster");
+    parts.remove("debug");
+    if let Some(machine) = parts.get_mut("machine").and_then(Value::as_object_mut) {
+        machine
+            .retain(|key, _| !AT_ONCE.contains(&key.as_str()) && !["nodeLabels", "nodeTaints"].contains(&key.as_str()));
+        if let Some(features) = machine.get_mut("features").and_then(Value::as_object_mut) {
+            features.retain(|key, _| !FEATURES_AT_ONCE.contains(&key.as_str()));
+        }
+    }
+    value
+}
+
+/// A value without its lines; maps in the order of their keys.
+fn plain(value: &Yaml) -> Value {
+    match &value.content {
+        Content::Scalar(text, _) => Value::String(text.clone()),
+        Content::List(items) => items.iter().map(plain).collect(),
+        Content::Map(entries) => {
+            let mut entries: Vec<_> = entries.iter().map(|(key, value)| (key.clone(), plain(value))).collect();
+            entries.sort_by(|one, other| one.0.cmp(&other.0));
+            Value::Object(entries.into_iter().collect::<Map<_, _>>())
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! What must hold in and between the documents of a configuration, in the vendor's words.
+
+use super::decode::Document;
+use super::shapes::{self, Kind, Minor, SHAPES, Shape};
+use super::yaml::Yaml;
+use super::{conflicts, keys, of_kind, prefix};
+
+/// Judges a configuration without regard to where it runs: warnings, or all that is wrong.
+pub(super) fn judge(minor: Minor, documents: &[Document]) -> Result<Vec<String>, String> {
+    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+    let first = documents.iter().find(|document| document.kind.is_none()).map(|document| &document.value);
+    if let Some(machine) = first {
+        let found = of_machine(minor, machine, &mut warnings);
+        if !found.is_empty() {
+            errors.push(format!("v1alpha1.Config: {}", listed(&found)));
+        }
+    }
+    for document in documents {
+        let found = of_document(minor, document);
+        if !found.is_empty() {
+            let kind = document.kind.as_deref().unwrap_or_default();
+            let id = if has_name(minor, kind) { format!("{kind}/{}", document.name) } else { kind.to_owned() };
+            errors.push(format!("{id}: {}", found.join("\n")));
+        }
+    }
+    errors.extend(conflicts::found(documents, first));
+    if minor >= 14 {
+        errors.extend(between(documents, first));
+    }
+    if errors.is_empty() { Ok(warnings) } else { Err(listed(&errors)) }
+}
+
+/// Several errors as one text.
+fn listed(errors: &[String]) -> String {
+    let count =
+        if errors.len() == 1 { "1 error occurred:".to_owned() } else { format!("{} errors occurred:", errors.len()) };
+    let lines: String = errors.iter().map(|error| format!("\t* {error}\n")).collect();
+    format!("{count}\n{lines}\n")
+}
+
+fn has_name(minor: Minor, kind: &str) -> bool {
+    shapes::document(minor, kind).is_some_and(|shape| shape.field(minor, "name").is_some())
+}
+
+/// The rules of the first document.
+fn of_machine(minor: Minor, config: &Yaml, warnings: &mut Vec<String>) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut say = |is_wrong: bool, text: &str| {
+        if is_wrong {
+            errors.push(text.to_owned());
+        }
+    };
+    let Some(machine) = config.at("machine") else { return vec!["machine instructions are required".to_owned()] };
+    let has = |path: &str| config.text_at(path).is_some_and(|text| !text.is_empty());
+    let role = machine.text_at("type").unwrap_or_default();
+    let is_control_plane = role == "controlplane";
+    let is_worker = ["worker", ""].contains(&role);
+    if role.is_empty() {
+        warnings.push("use \"worker\" instead of \"\" for machine type".to_owned());
+    }
+    match config.at("cluster") {
+        None => say(true, "cluster instructions are required"),
+        Some(cluster) => {
+            let endpoint = cluster.text_at("controlPlane.endpoint");
+            let needs_endpoint = minor < 14 || cluster.at("controlPlane").is_some();
+            say(needs_endpoint && endpoint.is_none(), "cluster controlplane endpoint is required");
+            let wrong = endpoint.and_then(endpoint_fault);
+            say(wrong.is_some(), &format!("invalid controlplane endpoint: {}", wrong.unwrap_or_default()));
+            say(
+                !is_control_plane && cluster.at("etcd").is_some(),
+                "etcd config is only allowed on control plane machines",
+            );
+            let has_key = !is_control_plane && has("cluster.ca.key");
+            say(has_key, "cluster CA key is not allowed on non-controlplane nodes (.cluster.ca)");
+            if minor < 14 && cluster.bool_at("discovery.enabled") == Some(true) {
+                let is_off = cluster.bool_at("discovery.registries.service.disabled") == Some(true);
+                say(!is_off && !has("cluster.id"), "cluster discovery service requires .cluster.id");
+                say(!is_off && !has("cluster.secret"), "cluster discovery service requires .cluster.secret");
+            }
+            for name in duplicates(cluster) {
+                say(true, &format!("inline manifest name {name:?} is duplicate"));
+            }
+        }
+    }
+    let forwards = machine.bool_at("features.hostDNS.forwardKubeDNSToHost") == Some(true);
+    say(
+        forwards && machine.bool_at("features.hostDNS.enabled") != Some(true),
+        "feature hostDNS.forwardKubeDNSToHost requires hostDNS.enabled to be true (.machine.features.hostDNS)",
+    );
+    let has_authority = machine.at("ca").is_some();
+    let has_accepted = machine.at("acceptedCAs").and_then(Yaml::list).is_some_and(|list| !list.is_empty());
+    say(
+        !has_authority && !has_accepted,
+        "issuing CA or some accepted CAs are required (.machine.ca, machine.acceptedCAs)",
+    );
+    if is_control_plane {
+        say(!has_authority, "issuing CA is required (.machine.ca)");
+        let has_key = has("machine.ca.key");
+        say(has_authority && !has_key, "issuing CA key is required for controlplane nodes (.machine.ca.key)");
+        let cni = config.text_at("cluster.network.cni.name").unwrap_or("flannel");
+        let is_known = ["flannel", "custom", "none"].contains(&cni);
+        say(!is_known, "cni name should be one of [\"flannel\", \"custom\", \"none\"]");
+    } else if is_worker {
+        let devices = machine.at("network.interfaces").and_then(Yaml::list).unwrap_or_default();
+        let has_vip = devices.iter().any(|device| device.at("vip").is_some());
+        say(has_vip, "virtual (shared) IP is not allowed on non-controlplane nodes");
+        let (has_key, has_crt) = (has("machine.ca.key"), has("machine.ca.crt"));
+        say(has_key, "issuing Talos API CA key is not allowed on non-controlplane nodes (.machine.ca)");
+        let lacks = has_authority && !has_crt && !has_accepted;
+        say(
+            lacks,
+            "trusted CA certificates are required on non-controlplane nodes (.machine.ca.crt, .machine.acceptedCAs)",
+        );
+        let has_key = has("cluster.ca.key");
+        say(has_key, "issuing Kubernetes API CA key is not allowed on non-controlplane nodes (.cluster.ca)");
+    } else {
+        say(true, &format!("unknown machine type {role:?}"));
+    }
+    say(config.bool_at("persist") == Some(false), ".persist should be enabled");
+    errors
+}
+
+/// The names of inline manifests that are there twice.
+fn duplicates(cluster: &Yaml) -> Vec<String> {
+    let manifests = cluster.at("inlineManifests").and_then(Yaml::list).unwrap_or_default();
+    let names: Vec<&str> = manifests.iter().filter_map(|manifest| manifest.text_at("name")).collect();
+    let twice = names.iter().enumerate().filter(|(index, name)| names[..*index].contains(name));
+    twice.map(|(_, name)| (*name).to_owned()).collect()
+}
+
+fn endpoint_fault(endpoint: &str) -> Option<&'static str> {
+    let Some((_, rest)) = endpoint.split_once("://") else { return Some("hostname must not be blank") };
+    let host = rest.split('/').next().unwrap_or_default();
+    host.rsplit_once(':').map_or(host, |(host, _)| host).is_empty().then_some("hostname must not be blank")
+}
+
+/// The rules of one document: what it must have, and what else its kind wants.
+fn of_document(minor: Minor, document: &Document) -> Vec<String> {
+    let Some(shape) = document.kind.as_deref().and_then(|kind| shapes::document(minor, kind)) else {
+        return Vec::new();
+    };
+    let value = &document.value;
+    let mut errors = lacking(minor, shape, value);
+    let mut say = |is_wrong: bool, text: &str| {
+        if is_wrong {
+            errors.push(text.to_owned());
+        }
+    };
+    match shape.name.as_str() {
+        "HostnameConfig" => {
+            let (auto, name) = (value.text_at("auto"), value.text_at("hostname").unwrap_or_default());
+            say(auto.is_none() && name.is_empty(), "either 'auto' or 'hostname' must be set");
+            let is_both = auto.is_some_and(|auto| auto != "off") && !name.is_empty();
+            say(is_both, "'auto' and 'hostname' cannot be set at the same time");
+            let label = name.split('.').next().unwrap_or_default();
+            let is_long = label.is_empty() || label.len() > 63;
+            say(!name.is_empty() && is_long, &format!("invalid hostname {label:?}"));
+            say(name.len() > 253, &format!("fqdn is too long: {}", name.len()));
+        }
+        "Layer2VIPConfig" => {
+            say(value.text_at("link").is_none(), "link must be specified");
+            say(document.name.parse::<std::net::IpAddr>().is_err(), "name must be a valid IP address");
+        }
+        "LinkAliasConfig" => say(value.at("selector.match").is_none(), "link selector is required"),
+        "KubeAPIServerCAConfig" | "KubeAggregatorCAConfig" => {
+            let cert = value.text_at("issuingCA.cert").map(|pem| keys::certificate(pem).is_err());
+            say(cert == Some(true), "issuing CA: certificate: failed to decode PEM block");
+            let key = value.text_at("issuingCA.key").map(|pem| keys::key(pem).is_err());
+            say(key == Some(true), "issuing CA: key: failed to decode PEM block");
+            say(value.at("issuingCA").is_some() && key.is_none(), "issuing CA: key is required");
+            let bad = value.texts_at("acceptedCAs").iter().position(|pem| keys::certificate(pem).is_err());
+            say(bad.is_some(), &format!("accepted CA #{}: failed to decode PEM block", bad.unwrap_or_default()));
+        }
+        "UserVolumeConfig" | "RawVolumeConfig" => {
+            let is_fit = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+            say(document.name.is_empty(), "name is required");
+            say(
+                !document.name.chars().all(is_fit),
+                "name can only contain lowercase and uppercase ASCII letters, digits, and hyphens",
+            );
+            let is_directory = value.text_at("volumeType") == Some("directory");
+            let lacks = !is_directory && value.at("provisioning.diskSelector.match").is_none();
+            say(lacks, "disk selector is required");
+            let has_size = value.at("provisioning.minSize").is_some() || value.at("provisioning.maxSize").is_some();
+            let is_part = value.text_at("volumeType").is_none_or(|kind| kind == "partition");
+            say(is_part && !has_size, "min size or max size is required");
+        }
+        "StaticHostConfig" => say(value.texts_at("hostnames").is_empty(), "at least one hostname is required"),
+        _ => {}
+    }
+    let routes = value.at("routes").and_then(Yaml::list).unwrap_or_default();
+    for (index, route) in routes.iter().enumerate() {
+        let all = route.text_at("destination").and_then(prefix).is_some_and(|(address, _)| address.is_unspecified());
+        say(all, &format!("route {index} destination must be a valid IP prefix"));
+    }
+    errors
+}
+
+/// What a document must have and has not, in its parts too.
+pub(super) fn lacking(minor: Minor, shape: &Shape, value: &Yaml) -> Vec<String> {
+    let lacks = shape.fields.iter().filter(|field| field.is_required && value.at(&field.name).is_none());
+    let own = lacks.map(|field| format!("{} must be specified", field.name));
+    let parts = value.map().unwrap_or_default().iter();
+    let below = parts.filter_map(|(key, part)| Some(lacking_in(minor, &shape.field(minor, key)?.kind, part))).flatten();
+    own.chain(below).collect()
+}
+
+fn lacking_in(minor: Minor, kind: &Kind, value: &Yaml) -> Vec<String> {
+    match kind {
+        Kind::Shape(name) => SHAPES.get(name).map(|shape| lacking(minor, shape, value)).unwrap_or_default(),
+        Kind::List(inner) => {
+            value.list().unwrap_or_default().iter().flat_map(|item| lacking_in(minor, inner, item)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Kinds that only control planes may have.
+const CONTROL_PLANE_ONLY: [&str; 15] = [
+    "KubeAPIServerConfig",
+    "KubeAdmissionControlConfig",
+    "KubeAggregatorCAConfig",
+    "KubeAuditPolicyConfig",
+    "KubeAuthenticationConfig",
+    "KubeAuthorizerConfig",
+    "KubeControllerManagerConfig",
+    "KubeCoreDNSConfig",
+    "KubeEtcdEncryptionConfig",
+    "KubeFlannelCNIConfig",
+    "KubeProxyConfig",
+    "KubeSchedulerConfig",
+    "KubeServiceAccountConfig",
+    "KubeStaticPodConfig",
+    "KubeTalosAPIAccessConfig",
+];
+
+/// The rules between documents.
+fn between(documents: &[Document], first: Option<&Yaml>) -> Vec<String> {
+    let mut errors = Vec::new();
+    let is_control_plane = first.and_then(|value| value.text_at("machine.type")) == Some("controlplane");
+    let has = |kind: &str| of_kind(documents, kind).next().is_some();
+    let old = |path: &str| first.is_some_and(|value| value.at(path).is_some());
+    let has_identity = has("DiscoveryIdentityConfig");
+    if has("DiscoveryServiceConfig") && !has_identity {
+        for (part, key) in [("ID", "id"), ("secret", "secret")] {
+            if !old(&format!("cluster.{key}")) {
+                errors.push(format!(
+                    "cluster {part} (.cluster.{key} or DiscoveryIdentityConfig) should be set when cluster discovery \
+                     (DiscoveryServiceConfig) is enabled"
+                ));
+            }
+        }
+    }
+    let has_authority = has("KubeAPIServerCAConfig") || old("cluster.ca");
+    let is_encrypted = has("KubeEtcdEncryptionConfig")
+        || old("cluster.secretboxEncryptionSecret")
+        || old("cluster.aescbcEncryptionSecret");
+    if is_control_plane && has_authority && !is_encrypted {
+        errors.push("etcd encryption config is required for control plane machines running kube-apiserver".to_owned());
+    }
+    if has_authority && !has("KubeClusterConfig") && !old("cluster.controlPlane.endpoint") {
+        errors.push(
+            "cluster name and endpoint are required when Kubernetes is configured: either \
+             .cluster.clusterName/.cluster.controlPlane.endpoint or the KubeClusterConfig document"
+                .to_owned(),
+        );
+    }
+    let mut misplaced: Vec<&str> = documents.iter().filter_map(|document| document.kind.as_deref()).collect();
+    misplaced.retain(|kind| CONTROL_PLANE_ONLY.contains(kind));
+    misplaced.sort_unstable();
+    misplaced.dedup();
+    if !is_control_plane && !misplaced.is_empty() {
+        let kinds = misplaced.join(" ");
+        errors.push(format!("the following document kinds are only allowed on control plane machines: [{kinds}]"));
+    }
+    errors
+}
+
+/// The generations of Kubernetes that a version of Talos runs.
+fn supported(minor: Minor) -> std::ops::RangeInclusive<u32> {
+    let minor = minor.max(12);
+    minor + 18..=minor + 23
+}
+
+/// Refuses images of Kubernetes that this version of Talos does not run.
+pub(super) fn judge_versions(minor: Minor, documents: &[Document]) -> Result<(), String> {
+    let old = [("kubelet", "machine.kubelet.image"), ("kube-apiserver", "cluster.apiServer.image")];
+    let new = [("kubelet", "KubeletConfig"), ("kube-apiserver", "KubeAPIServerConfig")];
+    let first = documents.iter().find(|document| document.kind.is_none()).map(|document| &document.value);
+    let olds = old.iter().filter_map(|(name, path)| Some((*name, first?.text_at(path)?)));
+    let news = new.iter().filter_map(|(name, kind)| {
+        of_kind(documents, kind).next().and_then(|document| document.value.text_at("image")).map(|image| (*name, image))
+    });
+    let wrong = olds.chain(news).filter_map(|(name, image)| {
+        let tag = tag(image).unwrap_or_default();
+        let generation = tag.trim_start_matches('v').split('.').nth(1).and_then(|part| part.parse::<u32>().ok());
+        let text = match generation {
+            None => format!("failed to parse Kubernetes version from image reference {image:?}"),
+            Some(generation) if supported(minor).contains(&generation) => return None,
+            Some(generation) => {
+                let how = if generation < *supported(minor).start() { "old" } else { "new" };
+                let version = tag.trim_start_matches('v');
+                format!("version of Kubernetes {version} is too {how} to be used with Talos 1.{minor}")
+            }
+        };
+        Some(format!("{name} image is not valid: {text}"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    if wrong.is_empty() { Ok(()) } else { Err(listed(&wrong)) }
+}
+
+/// The tag of an image.
+pub(super) fn tag(image: &str) -> Option<&str> {
+    let image = image.split('@').next().unwrap_or(image);
+    image.rsplit('/').next()?.split_once(':').map(|(_, tag)| tag)
+}

@@ -1,0 +1,121 @@
+//! What bad luck and other people do to nodes. Each happens at once, at the clock's time.
+
+use super::config::Config;
+use super::node::{After, Data, Moment, Stage};
+use crate::datacenter::Datacenter;
+
+impl Datacenter {
+    /// Lets time servers answer no more, or again. A node that waits for them goes on once they do.
+    pub fn set_time_servers(&self, do_answer: bool) {
+        let mut world = self.world();
+        world.talos.is_time_lost = !do_answer;
+        let span = world.latencies.talos.time_sync;
+        let waiting: Vec<u32> = (world.talos.nodes.values())
+            .filter(|node| node.boot.as_ref().is_some_and(|boot| boot.config.is_some() && !boot.is_synced))
+            .map(|node| node.vmid)
+            .collect();
+        for vmid in waiting.into_iter().filter(|_| do_answer) {
+            world.talos_plan(vmid, Moment::Synced, span);
+        }
+        world.touch();
+    }
+
+    /// Lets the discovery service answer no more, or again.
+    pub fn set_discovery(&self, does_answer: bool) {
+        let mut world = self.world();
+        world.talos.is_discovery_lost = !does_answer;
+        let keys: Vec<String> = world.talos.clusters.keys().cloned().collect();
+        for key in keys {
+            world.talos_settle(&key);
+        }
+    }
+
+    /// Leaves data of an etcd from another time on the disk of a node. Says whether there is such a node.
+    pub fn plant_etcd_data(&self, vmid: u32) -> bool {
+        let mut world = self.world();
+        let Some(node) = world.talos.nodes.get_mut(&vmid) else { return false };
+        node.disk.etcd = Some(Data::Foreign);
+        world.talos_settle_of(vmid);
+        world.touch();
+        true
+    }
+
+    /// Destroys the etcd of a node with its data; the others still count on it. Says whether it was a member.
+    pub fn lose_etcd_member(&self, vmid: u32) -> bool {
+        let mut world = self.world();
+        if world.membership(vmid).is_none() {
+            return false;
+        }
+        if let Some(node) = world.talos.nodes.get_mut(&vmid) {
+            node.disk.etcd = None;
+            if let Some(boot) = &mut node.boot {
+                boot.runs_etcd = false;
+                boot.is_etcd_checked = false;
+                boot.runs_apiserver = false;
+            }
+        }
+        world.talos_settle_of(vmid);
+        true
+    }
+
+    /// Keeps the learner of a node from becoming a voter, or lets it.
+    pub fn freeze_learner(&self, vmid: u32, is_frozen: bool) -> bool {
+        let mut world = self.world();
+        let Some(node) = world.talos.nodes.get_mut(&vmid) else { return false };
+        node.is_frozen = is_frozen;
+        world.talos_settle_of(vmid);
+        world.touch();
+        true
+    }
+
+    /// Ends the Talos API of a node, which comes back after a moment: every connection breaks.
+    pub fn restart_apid(&self, vmid: u32) -> bool {
+        let mut world = self.world();
+        let (now, span) = (world.now, world.latencies.talos.apid);
+        let Some(boot) = world.talos.boot_mut(vmid).filter(|boot| boot.apid.is_some()) else { return false };
+        boot.apid = None;
+        boot.serve(now, "apid", "Waiting", None);
+        world.talos_plan(vmid, Moment::Apid, span);
+        world.touch();
+        true
+    }
+
+    /// Gives a node a configuration, as another castle would, whatever it has.
+    ///
+    /// # Errors
+    ///
+    /// What the node would say, if it does not accept it or there is none.
+    pub fn configure_node(&self, vmid: u32, text: &str) -> Result<(), String> {
+        let mut world = self.world();
+        let node = world.talos.nodes.get_mut(&vmid).ok_or("no such node")?;
+        let accepted = Config::accept(node.image.minor(), text)?;
+        node.disk.config = Some(accepted.config.clone());
+        world.talos_begin(vmid, accepted.config);
+        world.touch();
+        Ok(())
+    }
+
+    /// Reboots a node from one moment to the next, as a kernel that panicked does.
+    pub fn reboot_node(&self, vmid: u32) -> bool {
+        let mut world = self.world();
+        if world.talos.boot(vmid).is_none() {
+            return false;
+        }
+        world.talos_gone(vmid, false);
+        let span = world.latencies.talos.reboot;
+        world.talos_plan(vmid, Moment::Boot, span);
+        world.touch();
+        true
+    }
+
+    /// Lets a node go down in order, and come up again.
+    pub fn restart_node(&self, vmid: u32) -> bool {
+        let mut world = self.world();
+        if world.talos.boot(vmid).is_none() {
+            return false;
+        }
+        world.talos_end(vmid, Stage::Rebooting, After::Boot, "");
+        world.touch();
+        true
+    }
+}

@@ -1,0 +1,228 @@
+//! One node: what its disk holds, and what runs since its last boot.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::{Config, Network, Role};
+use super::image::Image;
+use super::ledger::Ledger;
+use super::story::Story;
+
+/// How far a node has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It starts, or waits for what it needs to run.
+    Booting,
+    /// It has no configuration, and waits for one.
+    Maintenance,
+    /// All that it was told to run does.
+    Running,
+    /// It goes down and comes up again.
+    Rebooting,
+    /// It goes down.
+    ShuttingDown,
+    /// It forgets everything.
+    Resetting,
+}
+
+impl Stage {
+    /// The vendor's word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Booting => "booting",
+            Self::Maintenance => "maintenance",
+            Self::Running => "running",
+            Self::Rebooting => "rebooting",
+            Self::ShuttingDown => "shutting down",
+            Self::Resetting => "resetting",
+        }
+    }
+
+    /// Whether it is on its way down.
+    pub(crate) fn is_ending(self) -> bool {
+        matches!(self, Self::Rebooting | Self::ShuttingDown | Self::Resetting)
+    }
+}
+
+/// Something that happens to a node in its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Moment {
+    /// The kernel and the network are up.
+    Boot,
+    /// The Talos API listens.
+    Apid,
+    /// The clock is right.
+    Synced,
+    /// Containers can be run.
+    Cri,
+    Kubelet,
+    /// The image of etcd is there.
+    EtcdImage,
+    /// etcd starts with the data that it has, or with none if it was told to.
+    EtcdStart,
+    /// It asks the others to be taken in.
+    Join,
+    /// It runs as a learner.
+    JoinStarted,
+    /// It becomes a voter.
+    Promote,
+    /// etcd was found healthy.
+    EtcdHealthy,
+    ApiServer,
+    /// It is a node of Kubernetes.
+    Register,
+    /// Kubernetes can use it.
+    Ready,
+    /// A configuration that was only tried is taken back.
+    Untry,
+    /// It is down; then it comes up again, or not.
+    Down,
+}
+
+/// What etcd finds on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// It is this member of this etcd.
+    Member { etcd: u64, member: u64 },
+    /// Something from another time, that nobody can use.
+    Foreign,
+}
+
+/// What survives a boot.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    pub(crate) config: Option<Arc<Config>>,
+    pub(crate) etcd: Option<Data>,
+    pub(crate) meta: BTreeMap<u32, Vec<u8>>,
+}
+
+/// What comes after a node went down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    Boot,
+    Off,
+}
+
+/// A service, as lists tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Service {
+    /// `Running`, `Waiting`, `Preparing`.
+    pub(crate) state: &'static str,
+    pub(crate) message: String,
+    /// Nothing as long as nobody has looked.
+    pub(crate) is_healthy: Option<bool>,
+    pub(crate) since: Duration,
+}
+
+/// What runs since the last boot.
+#[derive(Debug)]
+pub(crate) struct Boot {
+    pub(crate) stage: Stage,
+    pub(crate) since: Duration,
+    pub(crate) boot_id: String,
+    /// The configuration that holds; the one on the disk may be for the next boot.
+    pub(crate) config: Option<Arc<Config>>,
+    /// What held before one that is only tried.
+    pub(crate) tried: Option<Arc<Config>>,
+    /// Which Talos API listens, if any: another number is another server.
+    pub(crate) apid: Option<u64>,
+    pub(crate) is_synced: bool,
+    pub(crate) has_etcd_image: bool,
+    /// Whether it was told to begin an etcd; forgotten at the next boot.
+    pub(crate) is_bootstrapping: bool,
+    /// Whether it has left its etcd, and does not come back before the next boot.
+    pub(crate) has_left: bool,
+    pub(crate) runs_etcd: bool,
+    /// Whether etcd's health was looked at since it could be healthy.
+    pub(crate) is_etcd_checked: bool,
+    pub(crate) runs_kubelet: bool,
+    pub(crate) runs_apiserver: bool,
+    pub(crate) services: BTreeMap<&'static str, Service>,
+    pub(crate) planned: BTreeSet<Moment>,
+    pub(crate) after: After,
+    /// Whether the disk is emptied on the way down: the configuration, and what etcd holds.
+    pub(crate) wipes: (bool, bool),
+    pub(crate) story: Story,
+    pub(crate) ledger: Ledger,
+}
+
+/// A node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) vmid: u32,
+    pub(crate) image: Image,
+    /// What its platform tells it: its name and addresses.
+    pub(crate) platform_name: String,
+    pub(crate) platform_addresses: Vec<Network>,
+    pub(crate) disk: Disk,
+    /// Counts boots and ends: what was planned in another life does not happen.
+    pub(crate) life: u64,
+    pub(crate) boot: Option<Boot>,
+    /// Whether its learner is never promoted.
+    pub(crate) is_frozen: bool,
+}
+
+impl Node {
+    /// The configuration that holds.
+    pub(crate) fn config(&self) -> Option<&Arc<Config>> {
+        self.boot.as_ref()?.config.as_ref()
+    }
+
+    pub(crate) fn is_control_plane(&self) -> bool {
+        self.config().is_some_and(|config| config.role == Role::ControlPlane)
+    }
+
+    /// The name it goes by.
+    pub(crate) fn hostname(&self) -> String {
+        let given = self.config().and_then(|config| config.hostname());
+        let name = given.unwrap_or(&self.platform_name);
+        if name.is_empty() { format!("talos-{}", self.vmid) } else { name.to_lowercase() }
+    }
+
+    /// Its addresses, without those it shares.
+    pub(crate) fn addresses(&self) -> Vec<Network> {
+        let mut all = self.platform_addresses.clone();
+        for address in self.config().map(|config| config.addresses()).unwrap_or_default() {
+            if !all.contains(&address) {
+                all.push(address);
+            }
+        }
+        all
+    }
+
+    pub(crate) fn has_address(&self, address: IpAddr) -> bool {
+        self.addresses().iter().any(|(own, _)| *own == address)
+    }
+
+    /// The address that others know it by.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.addresses().first().map(|(address, _)| *address)
+    }
+}
+
+impl Boot {
+    /// Notes what a service does, if that is new.
+    pub(crate) fn serve(&mut self, now: Duration, id: &'static str, state: &'static str, is_healthy: Option<bool>) {
+        let told = self.services.get(id);
+        if told.is_some_and(|told| told.state == state && told.is_healthy == is_healthy) {
+            return;
+        }
+        let message = match (state, is_healthy) {
+            ("Running", Some(true)) => "Health check successful".to_owned(),
+            ("Running", Some(false)) => "Health check failed".to_owned(),
+            ("Running", None) => format!("Started task {id}"),
+            ("Waiting", _) => format!("Waiting for service {id} to be \"up\""),
+            ("Preparing", _) => "Running pre state".to_owned(),
+            _ => state.to_owned(),
+        };
+        self.story.service(now, id, state, &message, is_healthy);
+        self.services.insert(id, Service { state, message, is_healthy, since: now });
+    }
+
+    pub(crate) fn is_healthy(&self, service: &str) -> bool {
+        self.services.get(service).is_some_and(|service| service.is_healthy == Some(true))
+    }
+}

@@ -1,0 +1,266 @@
+//! Real connections to nodes whose addresses are of this machine: listeners that come and go with them, and real TLS.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_seams::ByteStream;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use super::api::{self, Session};
+use super::config::{Authority, Config, Role};
+use super::cosi::current_addresses;
+use super::credentials::{self, Distrust};
+use super::identity::{self, Identity};
+use super::route::Door;
+use super::{KUBERNETES_PORT, TALOS_PORT};
+use crate::datacenter::Datacenter;
+use crate::world::World;
+
+/// What listens where.
+type Doors = BTreeMap<SocketAddr, Door>;
+
+impl World {
+    /// What should listen on this machine.
+    fn local_doors(&self) -> Doors {
+        let mut doors = Doors::new();
+        for node in self.talos.nodes.values() {
+            for (address, _) in current_addresses(self, node) {
+                for port in [TALOS_PORT, KUBERNETES_PORT] {
+                    let door = self.door(address, port).ok().filter(|_| address.is_loopback());
+                    doors.extend(door.map(|door| (SocketAddr::new(address, port), door)));
+                }
+            }
+        }
+        doors
+    }
+
+    /// The authority that signs for a cluster: the key is with its control planes.
+    fn signer_of(&self, config: &Config) -> Option<Authority> {
+        let held = self.talos.nodes.values().filter_map(|node| node.disk.config.as_ref());
+        let mut signers = held.filter(|other| other.key == config.key && other.role == Role::ControlPlane);
+        signers.find(|other| other.os.can_issue()).map(|other| other.os.clone())
+    }
+}
+
+/// How long it takes until an address is tried again that was taken.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A listener. It ends when its sender is dropped.
+struct Listening {
+    door: Door,
+    end: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// Opens and closes listeners as nodes come and go, until it is told to end.
+pub(crate) async fn supervise(datacenter: Datacenter, ended: watch::Receiver<bool>) {
+    let mut over = ended.clone();
+    tokio::select! {
+        biased;
+        _ = over.wait_for(|ended| *ended) => {}
+        () = follow(datacenter, ended) => {}
+    }
+}
+
+async fn follow(datacenter: Datacenter, ended: watch::Receiver<bool>) {
+    let mut open: BTreeMap<SocketAddr, Listening> = BTreeMap::new();
+    let mut known = Doors::new();
+    loop {
+        let doors = datacenter.until(|world| Some(world.local_doors()).filter(|doors| *doors != known)).await;
+        let closing: Vec<SocketAddr> = (open.iter())
+            .filter(|(address, listening)| doors.get(address) != Some(&listening.door))
+            .map(|(address, _)| *address)
+            .collect();
+        for address in closing {
+            if let Some(listening) = open.remove(&address) {
+                drop(listening.end);
+                // Only then is the address free for the next.
+                let _ = listening.task.await;
+            }
+        }
+        let mut is_complete = true;
+        for (address, door) in &doors {
+            if open.contains_key(address) {
+                continue;
+            }
+            match listen(&datacenter, *address, *door, ended.clone()).await {
+                Some(listening) => drop(open.insert(*address, listening)),
+                None => is_complete = false,
+            }
+        }
+        // What is not open is missed at the next look.
+        known = open.iter().map(|(address, listening)| (*address, listening.door)).collect();
+        if !is_complete {
+            datacenter.shared.clock.sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Listens at an address for what is behind this door. Nothing where the address is taken, or there is no certificate.
+async fn listen(
+    datacenter: &Datacenter,
+    address: SocketAddr,
+    door: Door,
+    over: watch::Receiver<bool>,
+) -> Option<Listening> {
+    let acceptor = acceptor(datacenter, door)?;
+    let listener = TcpListener::bind(address).await.ok()?;
+    let (end, mut ended) = watch::channel(false);
+    let datacenter = datacenter.clone();
+    let task = tokio::spawn(async move {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = ended.changed() => return,
+                accepted = listener.accept() => accepted,
+            };
+            // A connection that broke before it was one is nobody's loss.
+            let Ok((stream, _)) = accepted else { continue };
+            let (datacenter, acceptor, mut over) = (datacenter.clone(), acceptor.clone(), over.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    biased;
+                    _ = over.wait_for(|over| *over) => {}
+                    () = converse(datacenter, door, acceptor, stream) => {}
+                }
+            });
+        }
+    });
+    Some(Listening { door, end, task })
+}
+
+async fn converse(datacenter: Datacenter, door: Door, acceptor: TlsAcceptor, stream: impl ByteStream + 'static) {
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    let presented = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).cloned();
+    let session = Session::Tls(presented.map(CertificateDer::into_owned));
+    match door {
+        Door::Talos(vmid, apid) => api::serve(datacenter, vmid, apid, stream, session).await,
+        Door::Kubernetes(vmid, life) => crate::kubernetes::serve(datacenter, vmid, life, stream, session).await,
+    }
+}
+
+/// What a server shows, and whom it lets in.
+fn acceptor(datacenter: &Datacenter, door: Door) -> Option<TlsAcceptor> {
+    let now = datacenter.calendar();
+    let (identity, judge, protocol) = {
+        let mut world = datacenter.world();
+        let (Door::Talos(vmid, _) | Door::Kubernetes(vmid, _)) = door;
+        let mut seed = || world.chance.bytes(&format!("talos certificate {vmid}"));
+        let seeds = [seed(), seed()];
+        let node = world.talos.nodes.get(&vmid)?;
+        let addresses: Vec<_> = current_addresses(&world, node).iter().map(|(address, _)| *address).collect();
+        let hostname = node.hostname();
+        match (door, node.config()) {
+            (Door::Talos(..), None) => {
+                let names = identity::names(&hostname, &addresses, Vec::new());
+                (identity::of_maintenance(seeds, &names, now).ok()?, None, "h2")
+            }
+            (Door::Talos(..), Some(config)) => {
+                let names = identity::names(&hostname, &addresses, config.talos_sans());
+                let signer = world.signer_of(config)?;
+                let identity = identity::of_server(&signer, &seeds[0], &hostname, &names, now).ok()?;
+                let mut authorities = config.os.certificates();
+                authorities.extend(config.accepted.iter().cloned());
+                let judge = Judge { datacenter: datacenter.clone(), authorities, is_strict: true };
+                (identity, Some(judge), "h2")
+            }
+            (Door::Kubernetes(..), config) => {
+                let config = config?;
+                let mut more = config.kubernetes_sans();
+                more.extend(config.vips().iter().map(ToString::to_string));
+                more.push(config.endpoint_host().to_owned());
+                let service = ["", ".default", ".default.svc", ".default.svc.cluster.local"];
+                more.extend(service.map(|part| format!("kubernetes{part}")));
+                let names = identity::names(&hostname, &addresses, more);
+                let authority = config.kubernetes.as_ref()?;
+                let identity = identity::of_server(authority, &seeds[0], "kube-apiserver", &names, now).ok()?;
+                let judge = Judge { datacenter: datacenter.clone(), authorities: Vec::new(), is_strict: false };
+                (identity, Some(judge), "http/1.1")
+            }
+        }
+    };
+    server_config(identity, judge, protocol).map(|config| TlsAcceptor::from(Arc::new(config)))
+}
+
+fn server_config(identity: Identity, judge: Option<Judge>, protocol: &str) -> Option<ServerConfig> {
+    let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().ok()?;
+    let builder = match judge {
+        Some(judge) => builder.with_client_cert_verifier(Arc::new(judge)),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(identity.chain, identity.key).ok()?;
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    Some(config)
+}
+
+/// Judges the certificates of clients as calls do.
+#[derive(Debug)]
+struct Judge {
+    datacenter: Datacenter,
+    authorities: Vec<CertificateDer<'static>>,
+    /// Whether one must be shown and hold; else the calls decide.
+    is_strict: bool,
+}
+
+impl ClientCertVerifier for Judge {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_strict
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        if !self.is_strict {
+            return Ok(ClientCertVerified::assertion());
+        }
+        let judged = credentials::judge(Some(end_entity), &self.authorities, self.datacenter.calendar());
+        judged.map(|_| ClientCertVerified::assertion()).map_err(|distrust| {
+            rustls::Error::InvalidCertificate(match distrust {
+                Distrust::Missing | Distrust::Unknown => CertificateError::UnknownIssuer,
+                Distrust::Expired => CertificateError::Expired,
+                Distrust::Usage => CertificateError::InvalidPurpose,
+            })
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &default_provider().signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &default_provider().signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}

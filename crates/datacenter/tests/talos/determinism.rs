@@ -1,0 +1,35 @@
+//! The same seed and the same calls at the same times give the same nodes.
+
+use castle_datacenter::Blueprint;
+use castle_seams::Clock;
+use castle_testkit::in_virtual_time;
+
+use crate::castle::Wanted;
+use crate::wire::Nodes;
+
+fn story(seed: u64) -> String {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::raise(clock, Blueprint::embedded(&[]).with_seed(seed), 4).await;
+        nodes.bring_up(&Wanted::default()).await;
+        let members = nodes.admin(1).members().await.unwrap();
+        let status = nodes.admin(2).resource("runtime", "MachineStatuses.runtime.talos.dev", "machine").await.unwrap();
+        let datacenter = nodes.datacenter();
+        format!(
+            "{:?}\n{members:?}\n{status}\n{:?}\n{:?}\n{:?}",
+            nodes.clock.monotonic(),
+            datacenter.clusters(),
+            datacenter.talos_nodes(),
+            datacenter.effects()
+        )
+    })
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story() {
+    assert_eq!(story(1), story(1));
+}
+
+#[test]
+fn another_seed_tells_another() {
+    assert_ne!(story(1), story(2));
+}

@@ -1,0 +1,111 @@
+//! The Kubernetes API of control planes.
+
+use std::sync::Arc;
+
+use castle_datacenter::{Blueprint, CERTIFICATE_HEADER};
+use castle_http::header::{HeaderName, HeaderValue};
+use castle_http::{Ask, Client, Endpoint, Method, Trust};
+use castle_talos_api::common::Data;
+use castle_testkit::in_virtual_time;
+use futures_util::StreamExt;
+use serde_json::Value;
+
+use crate::castle::Wanted;
+use crate::site::said;
+use crate::wire::Nodes;
+
+async fn get(nodes: &Nodes, address: &str, path: &str, certificate: Option<&str>) -> Result<(u16, Value), String> {
+    let endpoint = Endpoint::parse(&format!("http://{address}:6443")).unwrap();
+    let dial = nodes.datacenter().dial();
+    let client = Client::new(endpoint, &Trust::PublicRoots, dial, Arc::new(nodes.clock)).unwrap();
+    let mut ask = Ask::new(Method::GET, path);
+    if let Some(certificate) = certificate {
+        ask.headers.insert(HeaderName::from_static(CERTIFICATE_HEADER), HeaderValue::from_str(certificate).unwrap());
+    }
+    let answer = client.ask(&ask).await.map_err(|error| error.to_string())?;
+    let text = Value::String(String::from_utf8_lossy(&answer.body).into_owned());
+    let said = said(&answer);
+    Ok((said.status, if said.body.is_null() { text } else { said.body }))
+}
+
+#[test]
+fn it_comes_with_etcd_and_tells_the_nodes() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::raise(clock, Blueprint::embedded(&[]), 4).await;
+        let admin = nodes.castle.kubernetes_admin();
+        nodes.configure(&Wanted::default()).await;
+        assert!(get(&nodes, "10.0.0.50", "/readyz", Some(&admin)).await.is_err(), "nobody has the address yet");
+        assert!(get(&nodes, "10.0.0.1", "/readyz", Some(&admin)).await.is_err(), "nothing listens yet");
+        nodes.bring_up_configured().await;
+        let through_vip = get(&nodes, "10.0.0.50", "/readyz", Some(&admin)).await.unwrap();
+        assert_eq!(through_vip, (200, "ok".into()));
+        let (_, version) = get(&nodes, "10.0.0.2", "/version", Some(&admin)).await.unwrap();
+        assert_eq!(version["gitVersion"], "v1.36.3");
+        let (_, list) = get(&nodes, "10.0.0.50", "/api/v1/nodes", Some(&admin)).await.unwrap();
+        let items = list["items"].as_array().unwrap();
+        let names: Vec<&str> = items.iter().map(|node| node["metadata"]["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["node-1", "node-2", "node-3", "node-4"]);
+        assert!(items.iter().all(|node| node["status"]["conditions"][0]["status"] == "True"));
+        assert_eq!(items[0]["spec"]["taints"][0]["effect"], "NoSchedule");
+        assert_eq!(items[3]["status"]["addresses"][0]["address"], "10.0.0.4");
+        let (_, node) = get(&nodes, "10.0.0.1", "/api/v1/nodes/node-4", Some(&admin)).await.unwrap();
+        assert_eq!(node["kind"], "Node");
+        let coredns = "/apis/apps/v1/namespaces/kube-system/deployments/coredns";
+        let (_, coredns) = get(&nodes, "10.0.0.1", coredns, Some(&admin)).await.unwrap();
+        assert_eq!(coredns["status"]["availableReplicas"], 2);
+        assert!(get(&nodes, "10.0.0.4", "/readyz", Some(&admin)).await.is_err(), "a worker has none");
+        assert_eq!(get(&nodes, "10.0.0.1", "/api/v1/pods", Some(&admin)).await.unwrap().0, 404);
+    });
+}
+
+#[test]
+fn only_the_castles_own_certificates_open_it() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 1).await;
+        nodes.bring_up(&Wanted { vip: None, ..Wanted::default() }).await;
+        let status = async |certificate: Option<&str>| get(&nodes, "10.0.0.1", "/readyz", certificate).await.unwrap().0;
+        assert_eq!(status(None).await, 401);
+        assert_eq!(status(Some(&nodes.castle.admin())).await, 401, "that is of another authority");
+        let nobody = nodes.castle.kubernetes.client("system:nobody", |_| {});
+        assert_eq!(status(Some(&nobody)).await, 403);
+        assert_eq!(status(Some(&nodes.castle.kubernetes_admin())).await, 200);
+    });
+}
+
+#[test]
+fn without_a_quorum_it_is_not_ready() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 3).await;
+        nodes.bring_up(&Wanted::default()).await;
+        let admin = nodes.castle.kubernetes_admin();
+        for vmid in [422, 423] {
+            nodes.datacenter().switch(vmid, false);
+        }
+        let (status, text) = get(&nodes, "10.0.0.1", "/readyz", Some(&admin)).await.unwrap();
+        assert_eq!(status, 500);
+        assert!(text.as_str().unwrap().contains("etcd failed"), "{text}");
+        assert_eq!(get(&nodes, "10.0.0.1", "/livez", Some(&admin)).await.unwrap().0, 200);
+        assert_eq!(get(&nodes, "10.0.0.1", "/api/v1/nodes", Some(&admin)).await.unwrap().0, 503);
+        assert!(nodes.datacenter().cluster("blue").unwrap().vips.values().all(Option::is_none), "it dies with etcd");
+    });
+}
+
+#[test]
+fn a_control_plane_hands_out_the_way_in() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 1).await;
+        nodes.configure(&Wanted { vip: None, ..Wanted::default() }).await;
+        let stream = nodes.admin(0).machine().kubeconfig(()).await.unwrap().into_inner();
+        let parts: Vec<Data> = stream.map(Result::unwrap).collect().await;
+        let packed: Vec<u8> = parts.into_iter().flat_map(|part| part.bytes).collect();
+        // One stored block behind the header of gzip, in which the archive begins with the name of its file.
+        assert_eq!(packed[..4], [0x1f, 0x8b, 8, 0]);
+        assert_eq!(&packed[15..25], b"kubeconfig");
+        let text = String::from_utf8_lossy(&packed[15 + 512..]).into_owned();
+        assert!(text.starts_with("apiVersion: v1\nkind: Config\n"), "{text}");
+        assert!(
+            text.contains("current-context: admin@blue") && text.contains("server: https://10.0.0.50:6443"),
+            "{text}"
+        );
+    });
+}

@@ -1,0 +1,219 @@
+//! What nodes refuse, and with which words.
+
+use castle_datacenter::Blueprint;
+use castle_talos_api::machine::apply_configuration_request::Mode;
+use castle_talos_api::machine::{
+    ApplyConfigurationRequest, EtcdMemberListRequest, EtcdRemoveMemberByIdRequest, RebootRequest, ResetRequest,
+    ShutdownRequest, UpgradeRequest,
+};
+use castle_testkit::in_virtual_time;
+use rcgen::ExtendedKeyUsagePurpose;
+use tonic::{Code, Status};
+
+use crate::castle::{Castle, Wanted};
+use crate::wire::{AUTO, Node, Nodes};
+
+fn told(status: &Status) -> (Code, &str) {
+    (status.code(), status.message())
+}
+
+#[test]
+fn nothing_but_looking_and_applying_is_done_in_maintenance() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 1).await;
+        let node = nodes.stranger(0);
+        let mut machine = node.machine();
+        let refused = [
+            machine.bootstrap(castle_talos_api::machine::BootstrapRequest::default()).await.map(|_| ()).unwrap_err(),
+            machine.reset(ResetRequest::default()).await.map(|_| ()).unwrap_err(),
+            machine.reboot(RebootRequest::default()).await.map(|_| ()).unwrap_err(),
+            machine.shutdown(ShutdownRequest::default()).await.map(|_| ()).unwrap_err(),
+            machine.upgrade(UpgradeRequest::default()).await.map(|_| ()).unwrap_err(),
+            machine.kubeconfig(()).await.map(|_| ()).unwrap_err(),
+            node.resource("config", "MachineConfigs.config.talos.dev", "v1alpha1").await.unwrap_err(),
+        ];
+        for status in &refused {
+            assert_eq!(told(status), (Code::PermissionDenied, "not authorized"));
+        }
+        machine.service_list(()).await.unwrap();
+        node.storage().disks(()).await.unwrap();
+        let with_certificate = nodes.admin(0).version().await.unwrap_err();
+        assert_eq!(with_certificate.code(), Code::Unavailable);
+        assert!(with_certificate.message().contains("unknown authority"), "{with_certificate:?}");
+        let forwarded = node.aimed(&["10.0.0.9"]).version().await.unwrap_err();
+        assert_eq!(told(&forwarded), (Code::PermissionDenied, "no request forwarding"));
+    });
+}
+
+#[test]
+fn only_the_castles_own_certificates_open_a_node() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 1).await;
+        nodes.configure(&Wanted { vip: None, ..Wanted::default() }).await;
+        let with = |certificate: &str| Node::new(nodes.datacenter(), &nodes.addresses[0], Some(certificate));
+        let os = &nodes.castle.os;
+        let bad = [
+            (Castle::new(90).admin(), "tls: unknown certificate authority"),
+            (
+                os.client("os:admin", |params| params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth)),
+                "tls: bad certificate",
+            ),
+            (os.client("os:admin", |params| params.extended_key_usages.clear()), "tls: bad certificate"),
+            (
+                os.client("os:admin", |params| {
+                    params.not_after =
+                        (std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_789_500_000)).into();
+                }),
+                "tls: expired certificate",
+            ),
+        ];
+        for (certificate, words) in &bad {
+            let status = with(certificate).version().await.unwrap_err();
+            assert_eq!(status.code(), Code::Unavailable);
+            assert!(status.message().contains(words), "{status:?}");
+        }
+        let none = nodes.stranger(0).version().await.unwrap_err();
+        assert!(none.message().contains("tls: certificate required"), "{none:?}");
+
+        let reader = with(&os.client("os:reader", |_| {}));
+        assert_eq!(reader.version().await.unwrap(), "v1.13.9");
+        assert_eq!(told(&reader.bootstrap().await.unwrap_err()), (Code::PermissionDenied, "not authorized"));
+        let applied = reader.apply("version: v1alpha1\n", AUTO).await.unwrap_err();
+        assert_eq!(told(&applied), (Code::PermissionDenied, "not authorized"));
+        let written = reader.resource("config", "Nothing.config.talos.dev", "x").await.unwrap_err();
+        assert_eq!(
+            told(&written),
+            (Code::PermissionDenied, "resource type \"Nothing.config.talos.dev\" is not supported")
+        );
+    });
+}
+
+#[test]
+fn a_worker_has_no_etcd() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 4).await;
+        nodes.configure(&Wanted::default()).await;
+        let worker = nodes.admin(3);
+        let refused = worker.bootstrap().await.unwrap_err();
+        assert_eq!(told(&refused), (Code::Unimplemented, "bootstrap is only available on control plane nodes"));
+        let refused = worker.members().await.unwrap_err();
+        assert_eq!(told(&refused), (Code::Unimplemented, "member list is only available on control plane nodes"));
+        let forwarded = worker.aimed(&["10.0.0.1"]).version().await.unwrap_err();
+        assert_eq!(told(&forwarded), (Code::PermissionDenied, "no request forwarding"));
+        assert_eq!(worker.aimed(&["10.0.0.4"]).version().await.unwrap(), "v1.13.9");
+    });
+}
+
+#[test]
+fn control_planes_pass_calls_on_and_join_the_answers() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 2).await;
+        nodes.configure(&Wanted::default()).await;
+        let both = nodes.admin(0).aimed(&["10.0.0.1", "10.0.0.2", "10.0.0.7"]);
+        let answer = both.machine().version(()).await.unwrap().into_inner();
+        let told: Vec<(String, bool)> = (answer.messages.iter())
+            .map(|message| {
+                let metadata = message.metadata.clone().unwrap();
+                (metadata.hostname, metadata.error.is_empty())
+            })
+            .collect();
+        let expected = [("10.0.0.1", true), ("10.0.0.2", true), ("10.0.0.7", false)];
+        assert_eq!(told, expected.map(|(host, is_fine)| (host.to_owned(), is_fine)));
+    });
+}
+
+#[test]
+fn etcd_that_is_not_there_is_told() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 1).await;
+        nodes.configure(&Wanted { vip: None, ..Wanted::default() }).await;
+        let node = nodes.admin(0);
+        assert_eq!(node.members().await.unwrap_err().code(), Code::Unavailable);
+        assert_eq!(node.machine().etcd_status(()).await.unwrap_err().code(), Code::Unavailable);
+        node.bootstrap().await.unwrap();
+        let request = EtcdRemoveMemberByIdRequest { member_id: 7 };
+        let refused = node.machine().etcd_remove_member_by_id(request).await.unwrap_err();
+        assert_eq!(told(&refused), (Code::NotFound, "etcdserver: member not found"));
+        let local = EtcdMemberListRequest { query_local: true };
+        let answer = node.machine().etcd_member_list(local).await.unwrap().into_inner();
+        assert_eq!(answer.messages[0].members[0].hostname, "node-1");
+        let status =
+            node.machine().etcd_status(()).await.unwrap().into_inner().messages[0].member_status.clone().unwrap();
+        assert_eq!((status.leader, status.is_learner), (status.member_id, false));
+    });
+}
+
+#[test]
+fn configurations_that_a_node_would_refuse_are_refused() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 1).await;
+        let good = nodes.castle.config(true, &Wanted::default());
+        let node = nodes.stranger(0);
+        let cases = [
+            (
+                good.replace("  token:", "  tocken: x\n  token:"),
+                "unknown keys found during decoding:\nmachine:\n    tocken:",
+            ),
+            (good.replace("enabled: true", "enabled: [a]"), "cannot construct !!seq into bool"),
+            (good.replace("    endpoint: https://10.0.0.50:6443\n", ""), "cluster controlplane endpoint is required"),
+            (good.replace("type: controlplane", "type: king"), "unknown machine type"),
+            (good.replace("kubelet:v1.36.3", "kubelet:v1.28.0"), "version of Kubernetes 1.28.0 is too old"),
+            (good.replace("crt: LS0", "crt: L%S0"), "illegal base64 data"),
+            (format!("{good}---\napiVersion: v1alpha1\nkind: KubeletConfig\nimage: x\n"), "not registered"),
+            (
+                format!("{good}---\napiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\nhostname: a\n"),
+                "cannot be set at the same time",
+            ),
+            (format!("{good}---\napiVersion: v1alpha1\nkind: LinkConfig\n"), "name must be specified"),
+            (
+                "apiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\n".to_owned(),
+                "doesn't contain v1alpha1 config",
+            ),
+            (String::new(), "config not found"),
+        ];
+        for (text, words) in &cases {
+            let refused = node.apply(text, AUTO).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument, "{words}");
+            assert!(refused.message().contains(words), "{words}: {refused:?}");
+            assert!(!refused.message().contains("LS0"), "no secret is told");
+        }
+        assert_eq!(nodes.datacenter().effects().get("apply 421"), None);
+    });
+}
+
+#[test]
+fn modes_do_what_they_say_in_each_version() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::raise(clock, Blueprint::embedded(&[]), 1).await;
+        let wanted = Wanted { vip: None, ..Wanted::default() };
+        nodes.configure(&wanted).await;
+        nodes.until("mutual TLS", async || nodes.admin(0).version().await.is_ok()).await;
+        let (node, config) = (nodes.admin(0), nodes.castle.config(true, &wanted));
+        let more = config.replace("  kubelet:\n", "  sysctls:\n    a: b\n  kubelet:\n");
+        assert_eq!(node.apply(&more, AUTO).await.unwrap(), "Applied configuration without a reboot");
+        let files = config.replace("  kubelet:\n", "  env:\n    A: b\n  kubelet:\n");
+        let refused = node.apply(&files, Mode::NoReboot).await.unwrap_err();
+        assert_eq!(told(&refused), (Code::InvalidArgument, "this config change can't be applied in immediate mode"));
+        assert!(node.apply(&more, Mode::Staged).await.unwrap().starts_with("Staged configuration"));
+        let dry = ApplyConfigurationRequest {
+            data: files.clone().into_bytes(),
+            mode: Mode::Auto.into(),
+            dry_run: true,
+            ..ApplyConfigurationRequest::default()
+        };
+        let dry = node.machine().apply_configuration(dry).await.unwrap().into_inner();
+        assert!(dry.messages[0].mode_details.starts_with("Dry run summary:"), "{dry:?}");
+
+        let (one, two) = futures_util::future::join(node.apply(&more, AUTO), node.apply(&more, AUTO)).await;
+        let refused = one.err().or(two.err()).unwrap();
+        assert_eq!(told(&refused), (Code::FailedPrecondition, "another apply configuration is already in progress"));
+
+        assert!(node.apply(&files, AUTO).await.unwrap().starts_with("Applied configuration with a reboot"));
+        let refused = node.apply(&more, AUTO).await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition);
+        nodes.until("down", async || nodes.stage(0).is_none()).await;
+        nodes.until("up again", async || nodes.admin(0).version().await.is_ok()).await;
+        let held = node.resource("config", "MachineConfigs.config.talos.dev", "v1alpha1").await.unwrap();
+        assert!(held.contains("A: b"), "{held}");
+    });
+}
