@@ -186,3 +186,19 @@ fn images_that_something_is_linked_to_stay() {
         assert!(images(&room).is_empty());
     });
 }
+
+#[test]
+fn where_disks_cannot_be_linked_they_are_copied() {
+    in_virtual_time(async |clock| {
+        let mut blueprint = blueprint(&["pve"], Version::Nine).with_latencies(Latencies::none());
+        for storage in blueprint.storages.iter_mut().filter(|storage| storage.name == "local-lvm") {
+            storage.kind = castle_datacenter::blueprint::StorageKind::Lvm;
+        }
+        let room = Room::new(blueprint, &small(), door(clock));
+        done(&room.up().await);
+        let look = room.datacenter.look();
+        assert!(look.volumes.values().all(|volume| volume.parent.is_none()), "nothing is linked: {look}");
+        done(&room.plan(true).await);
+        done(&room.down().await);
+    });
+}
