@@ -1,10 +1,15 @@
-//! The embedded datacenter: a Proxmox VE in this process, as its clients know it.
+//! The embedded datacenter: a Proxmox VE in this process, and the Talos nodes that its guests become, as their clients know
+//! them.
 //!
 //! - [`Blueprint`] says what it is made of, [`Datacenter`] is one.
 //! - [`Datacenter::dial`] leads into it over pipes in memory, in whatever time its clock has: for tests and rehearsals.
 //! - [`Datacenter::serve`] lets it listen on loopback with real TLS, for any client; [`ScaledClock`] compresses its time.
 //! - [`Witness`] sees every request, and can refuse it, lose it, or lose its answer.
-//! - [`Snapshot`] is what there is, told without a request.
+//! - [`Snapshot`] is what there is, told without a request; [`NodeView`] and [`ClusterView`] what became of the guests.
+//!
+//! A guest that was started from an image of Talos is a node once it has booted, at the addresses that its cloud-init drive
+//! says: its Talos API at port 50000, and on control planes the Kubernetes API at 6443. Over pipes there is no TLS; a client
+//! then tells its certificate in a header ([`CERTIFICATE_HEADER`]), and the node judges it as it judges one of a real session.
 //!
 //! Nothing runs in the background: every request first lets the world catch up with the clock. The same seed and the same
 //! requests at the same times give the same answers.

@@ -21,6 +21,10 @@ pub(crate) struct Cluster {
     pub(crate) vips: BTreeMap<IpAddr, Vip>,
     /// The nodes that registered, by name.
     pub(crate) nodes: BTreeMap<String, KubeNode>,
+    /// Whether control planes bring a network along; workers are not told.
+    has_network: bool,
+    /// Whether they bring names along.
+    wants_dns: bool,
     /// Whether names resolve.
     pub(crate) has_dns: bool,
     is_dns_planned: bool,
@@ -87,14 +91,17 @@ impl World {
     /// Draws the conclusions of whatever changed in a cluster: what can go on is planned.
     pub(crate) fn talos_settle(&mut self, key: &str) {
         let nodes = self.nodes_of(key);
+        self.learn(key, &nodes);
         self.elect(key);
+        let signers = self.signers(&nodes);
         for &vmid in &nodes {
-            self.settle_services(vmid);
+            self.settle_services(vmid, &signers);
             self.settle_etcd(vmid, key);
         }
+        let has_api = nodes.iter().any(|node| self.is_api_ready(*node));
         for &vmid in &nodes {
             self.settle_stage(vmid);
-            self.settle_kubernetes(vmid, key, &nodes);
+            self.settle_kubernetes(vmid, key, has_api);
         }
         self.settle_vips(key, &nodes);
         for &vmid in &nodes {
@@ -103,8 +110,23 @@ impl World {
         self.touch();
     }
 
+    /// Notes what the configurations of a cluster want of it.
+    fn learn(&mut self, key: &str, nodes: &[u32]) {
+        for vmid in nodes {
+            let Some(config) = self.talos.nodes.get(vmid).and_then(|node| node.config()).cloned() else { continue };
+            let cluster = self.talos.cluster_mut(key, &config);
+            if config.role == Role::ControlPlane {
+                cluster.has_network = config.cni() == Cni::Flannel;
+                cluster.wants_dns = config.has_dns();
+            }
+            for vip in config.vips() {
+                cluster.vips.entry(vip).or_default();
+            }
+        }
+    }
+
     /// Services that begin once others run.
-    fn settle_services(&mut self, vmid: u32) {
+    fn settle_services(&mut self, vmid: u32, signers: &[u32]) {
         let spans = self.latencies.talos.clone();
         let Some(boot) = self.talos.boot(vmid) else { return };
         let Some(config) = boot.config.clone() else { return };
@@ -120,25 +142,27 @@ impl World {
             self.talos_plan(vmid, Moment::EtcdImage, spans.etcd_image);
         }
         // The certificate of a worker is signed by a control plane, once one is found.
-        if config.role == Role::Worker && !has_apid && self.finds_trust(vmid, &config) {
+        if config.role == Role::Worker && !has_apid && self.finds_trust(&config, signers) {
             self.talos_plan(vmid, Moment::Apid, spans.apid);
         }
     }
 
-    /// Whether a worker finds a control plane that signs its certificate: through discovery, or at the cluster's endpoint.
-    fn finds_trust(&self, vmid: u32, config: &Config) -> bool {
-        let key = config.key.clone();
-        let signs = |other: &u32| {
-            let Some(node) = self.talos.nodes.get(other) else { return false };
+    /// The control planes that sign certificates.
+    fn signers(&self, nodes: &[u32]) -> Vec<u32> {
+        let signs = |vmid: &u32| {
+            let Some(node) = self.talos.nodes.get(vmid) else { return false };
             node.is_control_plane() && node.boot.as_ref().is_some_and(|boot| boot.is_healthy("trustd"))
         };
-        let signers: Vec<u32> =
-            self.nodes_of(&key).into_iter().filter(|other| *other != vmid && signs(other)).collect();
+        nodes.iter().copied().filter(signs).collect()
+    }
+
+    /// Whether a worker finds a control plane that signs its certificate: through discovery, or at the cluster's endpoint.
+    fn finds_trust(&self, config: &Config, signers: &[u32]) -> bool {
         if config.is_discovered() && !self.talos.is_discovery_lost {
             return !signers.is_empty();
         }
         let Ok(endpoint) = config.endpoint_host().parse::<IpAddr>() else { return false };
-        let holder = self.talos.clusters.get(&key).and_then(|cluster| cluster.vips.get(&endpoint)?.holder);
+        let holder = self.talos.clusters.get(&config.key).and_then(|cluster| cluster.vips.get(&endpoint)?.holder);
         signers.iter().any(|signer| {
             holder == Some(*signer) || self.talos.nodes.get(signer).is_some_and(|node| node.has_address(endpoint))
         })
@@ -195,9 +219,9 @@ impl World {
         }
     }
 
-    fn settle_kubernetes(&mut self, vmid: u32, key: &str, nodes: &[u32]) {
+    fn settle_kubernetes(&mut self, vmid: u32, key: &str, has_api: bool) {
         let spans = self.latencies.talos.clone();
-        let (has_etcd, has_api) = (self.has_etcd(vmid), nodes.iter().any(|node| self.is_api_ready(*node)));
+        let has_etcd = self.has_etcd(vmid);
         let Some(node) = self.talos.nodes.get(&vmid) else { return };
         let (Some(boot), name) = (&node.boot, node.hostname()) else { return };
         let Some(config) = boot.config.clone() else { return };
@@ -210,11 +234,13 @@ impl World {
         if !has_api {
             return;
         }
-        let known = self.talos.clusters.get(key).and_then(|cluster| cluster.nodes.get(&name));
+        let cluster = self.talos.clusters.get(key);
+        let has_network = cluster.is_some_and(|cluster| cluster.has_network);
+        let known = cluster.and_then(|cluster| cluster.nodes.get(&name));
         let (is_registered, is_ready) = (known.is_some_and(|it| it.vmid == vmid), known.is_some_and(|it| it.is_ready));
         if !is_registered {
             self.talos_plan(vmid, Moment::Register, spans.register);
-        } else if !is_ready && config.cni() == Cni::Flannel {
+        } else if !is_ready && has_network {
             self.talos_plan(vmid, Moment::Ready, spans.cni);
         }
     }
@@ -248,7 +274,7 @@ impl World {
         for node in cluster.nodes.values_mut().filter(|node| node.vmid == vmid) {
             (node.is_ready, node.is_silent, node.changed) = (true, false, now);
         }
-        if config.has_dns() && !cluster.has_dns && !cluster.is_dns_planned {
+        if cluster.wants_dns && !cluster.has_dns && !cluster.is_dns_planned {
             cluster.is_dns_planned = true;
             let wait = self.draw("talos dns", self.latencies.talos.dns);
             self.events.plan(now + wait, Event::Talos(Happening::Dns(key)));
@@ -289,13 +315,6 @@ impl World {
 
     fn settle_vips(&mut self, key: &str, nodes: &[u32]) {
         let now = self.now;
-        for &vmid in nodes {
-            let Some(config) = self.talos.nodes.get(&vmid).and_then(|node| node.config()).cloned() else { continue };
-            let cluster = self.talos.cluster_mut(key, &config);
-            for vip in config.vips() {
-                cluster.vips.entry(vip).or_default();
-            }
-        }
         let candidates: Vec<u32> = nodes.iter().copied().filter(|vmid| self.is_candidate(*vmid)).collect();
         let addresses: Vec<IpAddr> =
             self.talos.clusters.get(key).map(|it| it.vips.keys().copied().collect()).unwrap_or_default();

@@ -12,6 +12,7 @@ use crate::world::guest::hex;
 mod conflicts;
 mod decode;
 pub(crate) mod keys;
+mod kubernetes;
 mod rules;
 pub(crate) mod shapes;
 #[cfg(test)]
@@ -114,7 +115,7 @@ impl Config {
     pub(crate) fn accept(minor: Minor, text: &str) -> Result<Accepted, String> {
         let documents = decode::decode(minor, text)?;
         let warnings = rules::judge(minor, &documents)?;
-        rules::judge_versions(minor, &documents)?;
+        kubernetes::judge_versions(minor, &documents)?;
         let config = Self::of(text, documents).ok_or_else(|| NO_MACHINE.to_owned())?;
         Ok(Accepted { config: Arc::new(config), warnings })
     }

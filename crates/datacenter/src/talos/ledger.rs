@@ -1,16 +1,23 @@
 //! Which version a resource has: it changes whenever what it says does.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
-/// What was last told of each resource.
-#[derive(Debug, Default)]
+/// What was last told of each resource. Never shown: configurations are among them.
+#[derive(Default)]
 pub(crate) struct Ledger {
     told: BTreeMap<(String, String), Entry>,
 }
 
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger").field("resources", &self.told.len()).finish_non_exhaustive()
+    }
+}
+
 /// One resource in its version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) version: u64,
     pub(crate) created: Duration,

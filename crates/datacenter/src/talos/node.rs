@@ -1,6 +1,7 @@
 //! One node: what its disk holds, and what runs since its last boot.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,11 +93,17 @@ pub(crate) enum Data {
 }
 
 /// What survives a boot.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) config: Option<Arc<Config>>,
     pub(crate) etcd: Option<Data>,
     pub(crate) meta: BTreeMap<u32, Vec<u8>>,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").field("config", &self.config).field("etcd", &self.etcd).finish_non_exhaustive()
+    }
 }
 
 /// What comes after a node went down.

@@ -154,44 +154,45 @@ impl Castle {
         text
     }
 
-    /// The configuration of a control plane, as 1.14 has it.
-    pub(crate) fn config_14(&self, wanted: &Wanted) -> String {
+    /// The configuration of a control plane or a worker, as 1.14 has it.
+    pub(crate) fn config_14(&self, is_control_plane: bool, wanted: &Wanted) -> String {
         let block = |pem: &str| pem.lines().map(|line| format!("    {line}\n")).collect::<String>();
         let wrapped = |text: &str| STANDARD.encode(text);
         let pair = |authority: &Authority| {
-            format!("crt: {}\n      key: {}\n", wrapped(&authority.pem()), wrapped(&authority.key_pem()))
+            let key = if is_control_plane { wrapped(&authority.key_pem()) } else { "\"\"".to_owned() };
+            format!("crt: {}\n      key: {key}\n", wrapped(&authority.pem()))
         };
         let document = |kind: &str, rest: &str| format!("---\napiVersion: v1alpha1\nkind: {kind}\n{rest}");
         let image = |name: &str| format!("image: registry.k8s.io/{name}:{}\n", wanted.kubernetes);
         let endpoint = &wanted.endpoint;
-        [
-            format!(
-                "machine:\n    type: controlplane\n    token: abcdef.0123456789abcdef\n    ca:\n      {}",
-                pair(&self.os)
-            ),
-            format!("cluster:\n    token: abcdef.0123456789abcdef\n    etcd:\n     ca:\n      {}", pair(&self.etcd)),
+        let (role, token) = (if is_control_plane { "controlplane" } else { "worker" }, "abcdef.0123456789abcdef");
+        let mut text = [
+            format!("machine:\n    type: {role}\n    token: {token}\n    ca:\n      {}", pair(&self.os)),
+            format!("cluster:\n    token: {token}\n"),
+            if is_control_plane { format!("    etcd:\n     ca:\n      {}", pair(&self.etcd)) } else { String::new() },
             document("DiscoveryServiceConfig", "name: default\nendpoint: https://discovery.talos.dev/\n"),
             document("DiscoveryIdentityConfig", &format!("clusterID: {0}\nclusterSecret: {0}\n", self.id)),
             document("KubeClusterConfig", &format!("clusterName: blue\nendpoint: {endpoint}\n")),
-            document("KubeNodeConfig", "labels:\n    node-role.kubernetes.io/control-plane: \"\"\n"),
             document("KubeletConfig", &image("kubelet")),
-            document("KubeAPIServerConfig", &image("kube-apiserver")),
-            document(
-                "KubeAPIServerCAConfig",
-                &format!(
-                    "issuingCA:\n  cert: |\n{}  key: |\n{}",
-                    block(&self.kubernetes.pem()),
-                    block(&self.kubernetes.key_pem())
-                ),
-            ),
-            document("KubeEtcdEncryptionConfig", "config: {}\n"),
-            document("KubeFlannelCNIConfig", "backendType: vxlan\n"),
-            document("KubeCoreDNSConfig", "enabled: true\n"),
-            document(
-                "KubeAuthenticationConfig",
-                "configuration:\n  anonymous:\n    enabled: true\n    conditions:\n      - path: /readyz\n",
-            ),
         ]
-        .concat()
+        .concat();
+        let (certificate, key) = (block(&self.kubernetes.pem()), block(&self.kubernetes.key_pem()));
+        if !is_control_plane {
+            return text + &document("KubeAPIServerCAConfig", &format!("acceptedCAs:\n  - |\n{certificate}"));
+        }
+        let authority = format!("issuingCA:\n  cert: |\n{certificate}  key: |\n{key}");
+        let anonymous = "configuration:\n  anonymous:\n    enabled: true\n    conditions:\n      - path: /readyz\n";
+        for (kind, rest) in [
+            ("KubeNodeConfig", "labels:\n    node-role.kubernetes.io/control-plane: \"\"\n"),
+            ("KubeAPIServerConfig", &image("kube-apiserver")),
+            ("KubeAPIServerCAConfig", &authority),
+            ("KubeEtcdEncryptionConfig", "config:\n  resources: []\n"),
+            ("KubeFlannelCNIConfig", "backendType: vxlan\n"),
+            ("KubeCoreDNSConfig", "enabled: true\n"),
+            ("KubeAuthenticationConfig", anonymous),
+        ] {
+            text += &document(kind, rest);
+        }
+        text
     }
 }

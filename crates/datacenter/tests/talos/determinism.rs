@@ -33,3 +33,16 @@ fn the_same_seed_tells_the_same_story() {
 fn another_seed_tells_another() {
     assert_ne!(story(1), story(2));
 }
+
+/// Goal: whatever is drawn, a cluster comes up. Method: many seeds, with first boots that fail often.
+#[test]
+fn every_seed_brings_a_cluster_up() {
+    for seed in 0..12 {
+        in_virtual_time(async |clock| {
+            let mut blueprint = Blueprint::embedded(&[]).with_seed(seed);
+            blueprint.latencies.talos.failed_first_boot = 0.3;
+            let nodes = Nodes::raise(clock, blueprint, 5).await;
+            nodes.bring_up(&Wanted::default()).await;
+        });
+    }
+}

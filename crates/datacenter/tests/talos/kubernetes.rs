@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use castle_datacenter::{Blueprint, CERTIFICATE_HEADER};
+use castle_datacenter::{Blueprint, CERTIFICATE_HEADER, Latencies};
 use castle_http::header::{HeaderName, HeaderValue};
 use castle_http::{Ask, Client, Endpoint, Method, Trust};
 use castle_talos_api::common::Data;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::castle::Wanted;
 use crate::site::said;
-use crate::wire::Nodes;
+use crate::wire::{AUTO, Nodes};
 
 async fn get(nodes: &Nodes, address: &str, path: &str, certificate: Option<&str>) -> Result<(u16, Value), String> {
     let endpoint = Endpoint::parse(&format!("http://{address}:6443")).unwrap();
@@ -107,5 +107,18 @@ fn a_control_plane_hands_out_the_way_in() {
             text.contains("current-context: admin@blue") && text.contains("server: https://10.0.0.50:6443"),
             "{text}"
         );
+    });
+}
+
+#[test]
+fn the_next_version_lets_anybody_ask_whether_it_is_ready() {
+    in_virtual_time(async |clock| {
+        let wanted = Wanted { vip: None, ..Wanted::default() };
+        let blueprint = Blueprint::embedded(&[]).with_latencies(Latencies::none());
+        let nodes = Nodes::raise_version(clock, blueprint, 1, "v1.14.1").await;
+        nodes.stranger(0).apply(&nodes.castle.config_14(true, &wanted), AUTO).await.unwrap();
+        nodes.bring_up_configured().await;
+        assert_eq!(get(&nodes, "10.0.0.1", "/readyz", None).await.unwrap().0, 200);
+        assert_eq!(get(&nodes, "10.0.0.1", "/version", None).await.unwrap().0, 401);
     });
 }

@@ -1,6 +1,7 @@
 //! What nodes refuse, and with which words.
 
 use castle_datacenter::Blueprint;
+use castle_seams::{DialErrorKind, Target};
 use castle_talos_api::machine::apply_configuration_request::Mode;
 use castle_talos_api::machine::{
     ApplyConfigurationRequest, EtcdMemberListRequest, EtcdRemoveMemberByIdRequest, RebootRequest, ResetRequest,
@@ -11,7 +12,7 @@ use rcgen::ExtendedKeyUsagePurpose;
 use tonic::{Code, Status};
 
 use crate::castle::{Castle, Wanted};
-use crate::wire::{AUTO, Node, Nodes};
+use crate::wire::{AUTO, Node, Nodes, vmid};
 
 fn told(status: &Status) -> (Code, &str) {
     (status.code(), status.message())
@@ -215,5 +216,25 @@ fn modes_do_what_they_say_in_each_version() {
         nodes.until("up again", async || nodes.admin(0).version().await.is_ok()).await;
         let held = node.resource("config", "MachineConfigs.config.talos.dev", "v1alpha1").await.unwrap();
         assert!(held.contains("A: b"), "{held}");
+    });
+}
+
+#[test]
+fn a_node_is_reached_only_while_it_is_there() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::raise(clock, Blueprint::embedded(&[]), 1).await;
+        let dial = nodes.datacenter().dial();
+        let kind =
+            async |host: &str, port: u16| dial.dial(&Target::new(host, port)).await.err().map(|error| error.kind);
+        let address = nodes.addresses[0].clone();
+        assert_eq!(kind(&address, 50_000).await, Some(DialErrorKind::Unreachable), "it boots");
+        nodes.until("maintenance", async || nodes.stage(0).is_some()).await;
+        assert_eq!(kind(&address, 50_000).await, None);
+        assert_eq!(kind(&address, 6443).await, Some(DialErrorKind::Refused));
+        assert_eq!(kind("10.0.0.99", 50_000).await, Some(DialErrorKind::Unreachable));
+        nodes.datacenter().restart_apid(vmid(&address));
+        assert_eq!(kind(&address, 50_000).await, Some(DialErrorKind::Refused));
+        nodes.datacenter().host_down("pve");
+        assert_eq!(kind(&address, 50_000).await, Some(DialErrorKind::Unreachable));
     });
 }

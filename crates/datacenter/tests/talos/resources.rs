@@ -191,13 +191,15 @@ fn a_node_of_the_next_version_takes_documents() {
     in_virtual_time(async |clock| {
         let wanted = Wanted { vip: None, ..Wanted::default() };
         let nodes = Nodes::quick(clock, 1).await;
-        let config = nodes.castle.config_14(&wanted);
+        let config = nodes.castle.config_14(true, &wanted);
         let refused = nodes.stranger(0).apply(&config, AUTO).await.unwrap_err();
         assert!(refused.message().contains("not registered"), "{refused:?}");
 
         let blueprint = Blueprint::embedded(&[]).with_latencies(Latencies::none());
-        let nodes = Nodes::raise_version(clock, blueprint, 1, "v1.14.1").await;
-        nodes.stranger(0).apply(&config, AUTO).await.unwrap();
+        let nodes = Nodes::raise_version(clock, blueprint, 4, "v1.14.1").await;
+        for index in 0..4 {
+            nodes.stranger(index).apply(&nodes.castle.config_14(index < 3, &wanted), AUTO).await.unwrap();
+        }
         nodes.bring_up_configured().await;
         let node = nodes.admin(0);
         assert_eq!(node.version().await.unwrap(), "v1.14.1");

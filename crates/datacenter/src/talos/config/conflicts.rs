@@ -21,7 +21,12 @@ const REPLACED: &[(&str, &str, &str)] = &[
     (
         "DiscoveryIdentityConfig",
         "cluster.id",
-        "cluster identity is already set in v1alpha1 config (.cluster.id), please remove it",
+        "cluster identity is already configured in .cluster.id/.cluster.secret of the v1alpha1 config",
+    ),
+    (
+        "DiscoveryIdentityConfig",
+        "cluster.secret",
+        "cluster identity is already configured in .cluster.id/.cluster.secret of the v1alpha1 config",
     ),
     (
         "DiscoveryServiceConfig",

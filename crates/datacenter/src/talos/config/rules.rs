@@ -3,7 +3,7 @@
 use super::decode::Document;
 use super::shapes::{self, Kind, Minor, SHAPES, Shape};
 use super::yaml::Yaml;
-use super::{conflicts, keys, of_kind, prefix};
+use super::{conflicts, kubernetes, of_kind, prefix};
 
 /// Judges a configuration without regard to where it runs: warnings, or all that is wrong.
 pub(super) fn judge(minor: Minor, documents: &[Document]) -> Result<Vec<String>, String> {
@@ -31,7 +31,7 @@ pub(super) fn judge(minor: Minor, documents: &[Document]) -> Result<Vec<String>,
 }
 
 /// Several errors as one text.
-fn listed(errors: &[String]) -> String {
+pub(super) fn listed(errors: &[String]) -> String {
     let count =
         if errors.len() == 1 { "1 error occurred:".to_owned() } else { format!("{} errors occurred:", errors.len()) };
     let lines: String = errors.iter().map(|error| format!("\t* {error}\n")).collect();
@@ -70,6 +70,8 @@ fn of_machine(minor: Minor, config: &Yaml, warnings: &mut Vec<String>) -> Vec<St
                 !is_control_plane && cluster.at("etcd").is_some(),
                 "etcd config is only allowed on control plane machines",
             );
+            let lacks_pair = is_control_plane && cluster.at("etcd").is_some() && cluster.at("etcd.ca").is_none();
+            say(lacks_pair, "key/cert combination should not be empty");
             let has_key = !is_control_plane && has("cluster.ca.key");
             say(has_key, "cluster CA key is not allowed on non-controlplane nodes (.cluster.ca)");
             if minor < 14 && cluster.bool_at("discovery.enabled") == Some(true) {
@@ -84,7 +86,7 @@ fn of_machine(minor: Minor, config: &Yaml, warnings: &mut Vec<String>) -> Vec<St
     }
     let forwards = machine.bool_at("features.hostDNS.forwardKubeDNSToHost") == Some(true);
     say(
-        forwards && machine.bool_at("features.hostDNS.enabled") != Some(true),
+        minor >= 13 && forwards && machine.bool_at("features.hostDNS.enabled") != Some(true),
         "feature hostDNS.forwardKubeDNSToHost requires hostDNS.enabled to be true (.machine.features.hostDNS)",
     );
     let has_authority = machine.at("ca").is_some();
@@ -149,7 +151,8 @@ fn of_document(minor: Minor, document: &Document) -> Vec<String> {
     match shape.name.as_str() {
         "HostnameConfig" => {
             let (auto, name) = (value.text_at("auto"), value.text_at("hostname").unwrap_or_default());
-            say(auto.is_none() && name.is_empty(), "either 'auto' or 'hostname' must be set");
+            let is_nothing = auto.is_none_or(|auto| auto == "off" && minor < 13) && name.is_empty();
+            say(is_nothing, "either 'auto' or 'hostname' must be set");
             let is_both = auto.is_some_and(|auto| auto != "off") && !name.is_empty();
             say(is_both, "'auto' and 'hostname' cannot be set at the same time");
             let label = name.split('.').next().unwrap_or_default();
@@ -162,15 +165,6 @@ fn of_document(minor: Minor, document: &Document) -> Vec<String> {
             say(document.name.parse::<std::net::IpAddr>().is_err(), "name must be a valid IP address");
         }
         "LinkAliasConfig" => say(value.at("selector.match").is_none(), "link selector is required"),
-        "KubeAPIServerCAConfig" | "KubeAggregatorCAConfig" => {
-            let cert = value.text_at("issuingCA.cert").map(|pem| keys::certificate(pem).is_err());
-            say(cert == Some(true), "issuing CA: certificate: failed to decode PEM block");
-            let key = value.text_at("issuingCA.key").map(|pem| keys::key(pem).is_err());
-            say(key == Some(true), "issuing CA: key: failed to decode PEM block");
-            say(value.at("issuingCA").is_some() && key.is_none(), "issuing CA: key is required");
-            let bad = value.texts_at("acceptedCAs").iter().position(|pem| keys::certificate(pem).is_err());
-            say(bad.is_some(), &format!("accepted CA #{}: failed to decode PEM block", bad.unwrap_or_default()));
-        }
         "UserVolumeConfig" | "RawVolumeConfig" => {
             let is_fit = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
             say(document.name.is_empty(), "name is required");
@@ -186,8 +180,26 @@ fn of_document(minor: Minor, document: &Document) -> Vec<String> {
             say(is_part && !has_size, "min size or max size is required");
         }
         "StaticHostConfig" => say(value.texts_at("hostnames").is_empty(), "at least one hostname is required"),
-        _ => {}
+        "VolumeConfig" => {
+            let known: &[&str] = if minor < 14 { &VOLUMES[..3] } else { &VOLUMES };
+            let words = known.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" ");
+            say(!known.contains(&document.name.as_str()), &format!("only [{words}] volumes are supported"));
+        }
+        "ResolverConfig" => {
+            let forwards = value.bool_at("hostDNS.forwardKubeDNSToHost") == Some(true);
+            let is_on = value.bool_at("hostDNS.enabled") == Some(true);
+            say(forwards && !is_on, "hostDNS.forwardKubeDNSToHost cannot be enabled when hostDNS.enabled is false");
+        }
+        "UnattendedInstallConfig" => {
+            say(value.at("provisioning.diskSelector.match").is_none(), "provisioning.diskSelector.match is required");
+        }
+        _ => errors.extend(kubernetes::faults(document)),
     }
+    let mut say = |is_wrong: bool, text: &str| {
+        if is_wrong {
+            errors.push(text.to_owned());
+        }
+    };
     let routes = value.at("routes").and_then(Yaml::list).unwrap_or_default();
     for (index, route) in routes.iter().enumerate() {
         let all = route.text_at("destination").and_then(prefix).is_some_and(|(address, _)| address.is_unspecified());
@@ -198,7 +210,8 @@ fn of_document(minor: Minor, document: &Document) -> Vec<String> {
 
 /// What a document must have and has not, in its parts too.
 pub(super) fn lacking(minor: Minor, shape: &Shape, value: &Yaml) -> Vec<String> {
-    let lacks = shape.fields.iter().filter(|field| field.is_required && value.at(&field.name).is_none());
+    let is_there = |name: &str| value.at(name).is_some_and(|value| value.text() != Some(""));
+    let lacks = shape.fields.iter().filter(|field| field.is_required && !is_there(&field.name));
     let own = lacks.map(|field| format!("{} must be specified", field.name));
     let parts = value.map().unwrap_or_default().iter();
     let below = parts.filter_map(|(key, part)| Some(lacking_in(minor, &shape.field(minor, key)?.kind, part))).flatten();
@@ -214,6 +227,9 @@ fn lacking_in(minor: Minor, kind: &Kind, value: &Yaml) -> Vec<String> {
         _ => Vec::new(),
     }
 }
+
+/// The volumes that a configuration may speak of; the first three up to 1.13.
+const VOLUMES: [&str; 7] = ["STATE", "EPHEMERAL", "IMAGECACHE", "ETCD", "CRI", "KUBELET", "LOG"];
 
 /// Kinds that only control planes may have.
 const CONTROL_PLANE_ONLY: [&str; 15] = [
@@ -274,39 +290,6 @@ fn between(documents: &[Document], first: Option<&Yaml>) -> Vec<String> {
         errors.push(format!("the following document kinds are only allowed on control plane machines: [{kinds}]"));
     }
     errors
-}
-
-/// The generations of Kubernetes that a version of Talos runs.
-fn supported(minor: Minor) -> std::ops::RangeInclusive<u32> {
-    let minor = minor.max(12);
-    minor + 18..=minor + 23
-}
-
-/// Refuses images of Kubernetes that this version of Talos does not run.
-pub(super) fn judge_versions(minor: Minor, documents: &[Document]) -> Result<(), String> {
-    let old = [("kubelet", "machine.kubelet.image"), ("kube-apiserver", "cluster.apiServer.image")];
-    let new = [("kubelet", "KubeletConfig"), ("kube-apiserver", "KubeAPIServerConfig")];
-    let first = documents.iter().find(|document| document.kind.is_none()).map(|document| &document.value);
-    let olds = old.iter().filter_map(|(name, path)| Some((*name, first?.text_at(path)?)));
-    let news = new.iter().filter_map(|(name, kind)| {
-        of_kind(documents, kind).next().and_then(|document| document.value.text_at("image")).map(|image| (*name, image))
-    });
-    let wrong = olds.chain(news).filter_map(|(name, image)| {
-        let tag = tag(image).unwrap_or_default();
-        let generation = tag.trim_start_matches('v').split('.').nth(1).and_then(|part| part.parse::<u32>().ok());
-        let text = match generation {
-            None => format!("failed to parse Kubernetes version from image reference {image:?}"),
-            Some(generation) if supported(minor).contains(&generation) => return None,
-            Some(generation) => {
-                let how = if generation < *supported(minor).start() { "old" } else { "new" };
-                let version = tag.trim_start_matches('v');
-                format!("version of Kubernetes {version} is too {how} to be used with Talos 1.{minor}")
-            }
-        };
-        Some(format!("{name} image is not valid: {text}"))
-    });
-    let wrong: Vec<String> = wrong.collect();
-    if wrong.is_empty() { Ok(()) } else { Err(listed(&wrong)) }
 }
 
 /// The tag of an image.

@@ -1,5 +1,7 @@
 //! Text into a tree of values that know their lines.
 
+use std::fmt;
+
 use granit_parser::{Event, Parser, ScalarStyle};
 
 /// How deep collections may nest.
@@ -7,15 +9,21 @@ const DEPTH: usize = 128;
 /// How many values there may be once every alias is written out.
 const VALUES: usize = 200_000;
 
-/// One value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One value. What it says is never shown: it may be a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Yaml {
     pub(crate) line: usize,
     pub(crate) content: Content,
 }
 
+impl fmt::Debug for Yaml {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Yaml").field("line", &self.line).finish_non_exhaustive()
+    }
+}
+
 /// What a value is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Content {
     /// The text, and whether it stands without quotes.
     Scalar(String, bool),

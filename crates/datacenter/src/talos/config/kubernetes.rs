@@ -1,0 +1,114 @@
+//! The rules of the documents about Kubernetes.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::decode::Document;
+use super::rules::{listed, tag};
+use super::shapes::Minor;
+use super::yaml::Yaml;
+use super::{keys, of_kind};
+
+/// What is wrong with one document.
+pub(super) fn faults(document: &Document) -> Vec<String> {
+    let value = &document.value;
+    let mut errors = Vec::new();
+    let mut say = |is_wrong: bool, text: &str| {
+        if is_wrong {
+            errors.push(text.to_owned());
+        }
+    };
+    let lacks = |path: &str| value.text_at(path).is_none_or(str::is_empty);
+    match document.kind.as_deref().unwrap_or_default() {
+        kind @ ("KubeAPIServerCAConfig" | "KubeAggregatorCAConfig") => {
+            let has_authority = value.at("issuingCA").is_some();
+            say(!has_authority && kind == "KubeAggregatorCAConfig", "issuing CA is not set");
+            say(has_authority && lacks("issuingCA.cert"), "issuing CA: certificate is required");
+            say(has_authority && lacks("issuingCA.key"), "issuing CA: key is required");
+            let cert = value.text_at("issuingCA.cert").map(|pem| keys::certificate(pem).is_err());
+            say(cert == Some(true), "issuing CA: certificate: failed to decode PEM block");
+            let key = value.text_at("issuingCA.key").map(|pem| keys::key(pem).is_err());
+            say(key == Some(true), "issuing CA: key: failed to decode PEM block");
+            let bad = value.texts_at("acceptedCAs").iter().position(|pem| keys::certificate(pem).is_err());
+            say(bad.is_some(), &format!("accepted CA #{}: failed to decode PEM block", bad.unwrap_or_default()));
+        }
+        "KubeAdmissionControlConfig" => say(document.name.is_empty(), "admission control plugin name is required"),
+        "KubeAuthorizerConfig" => {
+            say(document.name.is_empty(), "authorizer name is required");
+            say(lacks("type"), "authorizer type is required");
+        }
+        "KubeEtcdEncryptionConfig" => {
+            let is_empty = value.at("config").and_then(Yaml::map).is_none_or(<[_]>::is_empty);
+            say(is_empty, "etcd encryption config is required");
+        }
+        "KubeFlannelCNIConfig" => say(lacks("backendType"), "flannel backend type must be specified"),
+        "KubeNetworkConfig" => {
+            for (key, name) in [("podSubnets", "pod"), ("serviceSubnets", "service")] {
+                let subnets = value.texts_at(key);
+                say(subnets.is_empty(), &format!("{name} subnets: at least one subnet must be specified"));
+                say(subnets.contains(&""), &format!("{name} subnets: invalid subnet: invalid Prefix"));
+            }
+        }
+        "KubeNodeConfig" => {
+            for (_, effect) in value.at("taints").and_then(Yaml::map).unwrap_or_default() {
+                let effect = effect.text().unwrap_or_default();
+                let effect = effect.rsplit_once(':').map_or(effect, |(_, effect)| effect);
+                let is_known = ["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect);
+                say(
+                    !is_known,
+                    &format!("invalid node taints: 1 error occurred:\n\t* invalid taint effect: {effect:?}\n\n"),
+                );
+            }
+        }
+        "KubeServiceAccountConfig" => {
+            let key = value.text_at("issuer.privateKey").filter(|pem| !pem.is_empty());
+            let is_bad = key.is_some_and(|pem| keys::key(pem).is_err());
+            say(is_bad, "service issuer private key is invalid: failed to parse PEM block");
+        }
+        "DiscoveryIdentityConfig" => {
+            let secret = value.text_at("clusterSecret").unwrap_or_default();
+            let is_bad = STANDARD.decode(secret).is_err();
+            say(is_bad, "invalid clusterSecret: failed to decode from base64: illegal base64 data");
+        }
+        _ => {}
+    }
+    errors
+}
+
+/// The generations of Kubernetes that a version of Talos runs.
+fn supported(minor: Minor) -> std::ops::RangeInclusive<u32> {
+    let minor = minor.max(12);
+    minor + 18..=minor + 23
+}
+
+/// Where images of Kubernetes are named: what runs, the old key, the document.
+const IMAGES: [(&str, &str, &str); 5] = [
+    ("kubelet", "machine.kubelet.image", "KubeletConfig"),
+    ("kube-apiserver", "cluster.apiServer.image", "KubeAPIServerConfig"),
+    ("kube-controller-manager", "cluster.controllerManager.image", "KubeControllerManagerConfig"),
+    ("kube-scheduler", "cluster.scheduler.image", "KubeSchedulerConfig"),
+    ("kube-proxy", "", "KubeProxyConfig"),
+];
+
+/// Refuses images of Kubernetes that this version of Talos does not run.
+pub(super) fn judge_versions(minor: Minor, documents: &[Document]) -> Result<(), String> {
+    let first = documents.iter().find(|document| document.kind.is_none()).map(|document| &document.value);
+    let wrong = IMAGES.iter().filter_map(|(name, old, kind)| {
+        let new = of_kind(documents, kind).next().and_then(|document| document.value.text_at("image"));
+        let image = new.or_else(|| first?.text_at(old)).filter(|image| !image.is_empty())?;
+        let tag = tag(image).unwrap_or_default();
+        let generation = tag.trim_start_matches('v').split('.').nth(1).and_then(|part| part.parse::<u32>().ok());
+        let text = match generation {
+            None => format!("failed to parse Kubernetes version from image reference {image:?}"),
+            Some(generation) if supported(minor).contains(&generation) => return None,
+            Some(generation) => {
+                let how = if generation < *supported(minor).start() { "old" } else { "new" };
+                let version = tag.trim_start_matches('v');
+                format!("version of Kubernetes {version} is too {how} to be used with Talos 1.{minor}")
+            }
+        };
+        Some(format!("{name} image is not valid: {text}"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    if wrong.is_empty() { Ok(()) } else { Err(listed(&wrong)) }
+}
