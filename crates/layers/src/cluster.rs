@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use castle_engine::{GraphBuilder, Handle, Place, StepId};
 use castle_spec::model::{Cni, Storage};
-use castle_spec::{Castle, Node, Role, Schematic};
+use castle_spec::{Castle, Node, Role};
 use castle_talos::model::bundle::{Bundle, EncryptionSecret};
 use castle_talos::model::config::{
     self, Authority, Cluster, Configuration, Disk, Input, Link, Route, Secrets, Vip, Volume,
@@ -131,15 +131,6 @@ fn own(castle: &Castle, node: &Node) -> config::Node {
         sysctls: BTreeMap::new(),
         kubelet_args: BTreeMap::new(),
     }
-}
-
-/// The installer that matches the castle's image, for upgrades.
-#[must_use]
-pub fn installer(castle: &Castle) -> String {
-    let host =
-        castle.talos.image.factory.as_str().trim_start_matches("https://").trim_start_matches("http://").to_owned();
-    let schematic = Schematic::of(&castle.talos).id();
-    config::factory_installer(&host, "nocloud", &schematic, &castle.talos.version.value.to_string())
 }
 
 /// What a cluster is formed from.

@@ -10,12 +10,13 @@ use castle_engine::{Class, Fault};
 use castle_http::{Endpoint, Method, Trust};
 use castle_proxmox::client::{Access, Bound, Client, Token};
 use castle_proxmox::model::{ErrorClass, Form, Refusal};
+use castle_testkit::vendor::Vendor;
 use castle_testkit::{VirtualClock, in_virtual_time};
 use serde_json::json;
 
 fn datacenter(hosts: &[&str], clock: &VirtualClock) -> Datacenter {
     let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
-    Datacenter::new(Blueprint::embedded(&hosts).with_latencies(Latencies::none()), Arc::new(*clock))
+    judged(Datacenter::new(Blueprint::embedded(&hosts).with_latencies(Latencies::none()), Arc::new(*clock)))
 }
 
 fn client(datacenter: &Datacenter, host: &str, clock: &VirtualClock) -> Client {
@@ -25,6 +26,26 @@ fn client(datacenter: &Datacenter, host: &str, clock: &VirtualClock) -> Client {
         token: Token::parse(&format!("{EMBEDDED_TOKEN_ID}={EMBEDDED_TOKEN}")).unwrap(),
     };
     Client::new(access, datacenter.dial(), Arc::new(*clock)).unwrap()
+}
+
+/// Holds every request against the vendor's description.
+struct Judge(Vendor);
+
+impl Witness for Judge {
+    fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+        // One test asks for what is refused, and says so by this.
+        let is_wrong_on_purpose = asked.parameters.iter().any(|(name, _)| name == "no-such");
+        let verdict = self.0.check(&asked.method, &asked.path, &asked.parameters);
+        assert_eq!(verdict.is_err(), is_wrong_on_purpose, "{} {} {verdict:?}", asked.method, asked.path);
+        Some(handle())
+    }
+}
+
+fn judged(datacenter: Datacenter) -> Datacenter {
+    if let Some(vendor) = Vendor::load(9) {
+        datacenter.watch(Arc::new(Judge(vendor)));
+    }
+    datacenter
 }
 
 /// What answers requests to paths that end like this, instead of Proxmox.

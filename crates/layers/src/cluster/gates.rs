@@ -4,16 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{Class, Closed, Fault, Gate, Verdict};
+use castle_engine::{Closed, Fault, Gate, Verdict};
 use castle_http::header::{HeaderName, HeaderValue};
 use castle_http::{Ask, Client, Endpoint, Failure, Identity, Method, Trust};
 use castle_seams::BoxFuture;
-use castle_talos::model::pki::{self, Credential, Doors};
 use castle_talos::steps::{Keys, Quorum, Wire};
 use serde_json::Value;
 
-/// How long the certificate is valid that castle shows the API.
-const LIFETIME: Duration = Duration::from_hours(24);
 /// The longest answer to what is asked here: the list of a thousand nodes.
 const LIMIT: usize = 32 << 20;
 /// What one question may take.
@@ -40,7 +37,7 @@ impl Site {
         let trust = Trust::Only(keys.bundle.kubernetes.certificate.clone());
         let client = Client::new(endpoint, &trust, self.wire.dial.clone(), self.wire.clock.clone());
         let client = client.map_err(|error| closed(error.to_string()))?.with_deadline(DEADLINE).with_limit(LIMIT);
-        let admin = self.admin(keys).await.map_err(|fault| closed(fault.evidence))?;
+        let admin = &keys.kubernetes;
         let identity =
             Identity::from_pem(&admin.certificate, admin.key.expose()).map_err(|error| closed(error.to_string()))?;
         let client = client.with_identity(&identity).map_err(|error| closed(error.to_string()))?;
@@ -53,14 +50,6 @@ impl Site {
             Err(Failure::NotSent(why) | Failure::Untrusted(why) | Failure::Lost(why)) => Err(closed(why)),
             Err(failure @ Failure::TooLarge) => Err(closed(failure.to_string())),
         }
-    }
-
-    /// Who castle is to Kubernetes, issued from the bundle.
-    async fn admin(&self, keys: &Keys) -> Result<Credential, Fault> {
-        let wrong = |error: &dyn std::fmt::Display| Fault::new(Class::Final, "the Talos bundle", error.to_string());
-        let (mint, entropy) = (castle_seams::SystemKeyMint, castle_seams::SystemEntropy);
-        let doors = Doors { mint: &mint, entropy: &entropy, clock: self.wire.clock.as_ref() };
-        pki::new_kubernetes_admin(&keys.bundle.kubernetes, LIFETIME, doors).await.map_err(|error| wrong(&error))
     }
 
     /// What the API says about an object, or why it does not.

@@ -117,7 +117,8 @@ impl Room {
         self.datacenter.watch(self.clerk.clone());
     }
 
-    /// A room where nobody holds requests against the vendor's description.
+    /// A room where nobody holds requests against the vendor's description: for measuring.
+    #[allow(dead_code, reason = "tests are always judged; only the example measures")]
     pub(crate) fn unjudged(blueprint: Blueprint, file: &str, clock: Arc<dyn Clock>) -> Self {
         let mut room = Self::new(blueprint, file, clock);
         room.datacenter.unwatch();

@@ -13,7 +13,7 @@ fn five_guests_and_a_hundred_cost_the_same_number_of_requests() {
             blueprint.hosts[0].memory = 16 << 40;
             blueprint.storages.iter_mut().for_each(|storage| storage.total = 1 << 50);
             let blueprint = blueprint.with_latencies(castle_datacenter::Latencies::none());
-            let room = Room::unjudged(blueprint, &text, crate::room::door(clock));
+            let room = Room::new(blueprint, &text, crate::room::door(clock));
             done(&room.up().await);
             room.requests();
             done(&room.plan(false).await);

@@ -6,7 +6,7 @@ use castle_engine::{Class, Fault};
 
 use crate::client::{Credentials, Identity};
 use crate::model::bundle::Bundle;
-use crate::model::pki::{self, Doors};
+use crate::model::pki::{self, Credential, Doors};
 
 /// How long the certificate is valid that castle shows its nodes: longer than any run, and not long enough to be worth stealing.
 const LIFETIME: Duration = Duration::from_hours(24);
@@ -18,6 +18,8 @@ pub struct Keys {
     pub bundle: Bundle,
     /// Who castle is to its nodes: issued for this run.
     pub credentials: Credentials,
+    /// Who castle is to Kubernetes: issued for this run.
+    pub kubernetes: Credential,
 }
 
 impl Keys {
@@ -31,6 +33,8 @@ impl Keys {
         let admin = pki::new_talos_admin(&bundle.talos, LIFETIME, doors).await.map_err(|error| wrong(&error))?;
         let identity = Identity::from_pem(&admin.certificate, &admin.key).map_err(|error| wrong(&error))?;
         let authority = bundle.talos.certificate.clone();
-        Ok(Self { bundle, credentials: Credentials { authority, identity } })
+        let kubernetes = pki::new_kubernetes_admin(&bundle.kubernetes, LIFETIME, doors).await;
+        let kubernetes = kubernetes.map_err(|error| wrong(&error))?;
+        Ok(Self { bundle, credentials: Credentials { authority, identity }, kubernetes })
     }
 }

@@ -54,6 +54,9 @@ impl fmt::Display for Difference {
     }
 }
 
+/// The kind of what is no document of Talos.
+const UNKNOWN: &str = "?";
+
 /// What stands for a secret.
 const HIDDEN: &str = "(hidden)";
 
@@ -135,7 +138,7 @@ impl Place {
             Ok(id) if id.is_main() => Self::default(),
             Ok(id) => Self { kind: id.kind, name: id.name, keys: Vec::new() },
             // No document of Talos: told apart by nothing, and shown as such.
-            Err(_) => Self { kind: "?".to_owned(), ..Self::default() },
+            Err(_) => Self { kind: UNKNOWN.to_owned(), ..Self::default() },
         }
     }
 
@@ -170,7 +173,8 @@ impl Place {
             SECRET_SECTIONS.contains(&key.as_str())
                 || lower != "publickey" && SECRET_ENDINGS.iter().any(|ending| lower.ends_with(ending))
         };
-        self.keys.iter().any(is_secret)
+        // What is no document of Talos may hold anything.
+        self.kind == UNKNOWN || self.keys.iter().any(is_secret)
     }
 
     fn is_default(&self, value: Option<&Value>) -> bool {

@@ -110,3 +110,11 @@ fn sides_are_typed() {
     let one = &differences(&parse(LINK).unwrap(), &parse(&LINK.replace("1400", "1500")).unwrap())[0];
     assert_eq!((&one.is, &one.wanted), (&Side::Value(json!(1500)), &Side::Value(json!(1400))));
 }
+
+#[test]
+fn what_is_no_document_is_never_shown() {
+    let live = [serde_json::json!("machine: {token: planted}")];
+    let found = differences(&[], &live);
+    assert_eq!(found.len(), 1);
+    assert!(!format!("{found:?} {}", found[0]).contains("planted"), "{found:?}");
+}
