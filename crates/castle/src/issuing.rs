@@ -11,7 +11,7 @@ use castle_talos::model::pki::{Doors, YEAR};
 use clap::Args;
 use serde_json::json;
 
-use crate::keeping::{self, Kept};
+use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
 use crate::project;
 use crate::stand::Trouble;
@@ -122,7 +122,7 @@ pub(crate) async fn bundle(kept: &Kept) -> Result<Bundle, Trouble> {
     let never = || Trouble::Failed(format!("{} was never raised: castle up", kept.name()));
     let castle = castle.ok_or_else(never)?;
     let state = kept.state(castle.clone()).map_err(Trouble::Failed)?;
-    let room = keeping::strongroom(&kept.doors, castle.generation, Some(state));
+    let room = kept.strongroom(castle.generation, Some(state));
     room.bundle().await?.ok_or_else(never)
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::project;
+use crate::secret::secret;
 
 const NO_IDENTITY: &str = "there is no age identity: make one with `age-keygen -o ~/.config/sops/age/keys.txt`, or name it by \
                            SOPS_AGE_KEY_FILE";
@@ -192,6 +193,20 @@ impl Kept {
         format!("{user}@{host}")
     }
 
+    /// Where the secrets of one life of the castle are kept.
+    pub(crate) fn strongroom(&self, generation: u64, state: Option<State>) -> Arc<Strongroom> {
+        let disk = self.doors.disk.as_ref();
+        let given = self.castle.talos.bundle.as_ref();
+        Arc::new(Strongroom {
+            state: state.map(|state| Arc::new(Mutex::new(state))),
+            generation,
+            given: given.map(|reference| secret(reference, &self.file, disk)),
+            mint: Arc::new(SystemKeyMint),
+            entropy: self.doors.entropy.clone(),
+            clock: self.doors.clock.clone(),
+        })
+    }
+
     /// What tells this machine from others: drawn once, and kept beside the lock whose being free tells that a holder of this name is
     /// dead. (The system's own machine id will not do: copies of one image share it.)
     fn machine(&self) -> Result<String, String> {
@@ -217,17 +232,6 @@ impl Kept {
             Err(error) => Err(error.to_string()),
         }
     }
-}
-
-/// Where the secrets of one life of a castle are kept.
-pub(crate) fn strongroom(doors: &Doors, generation: u64, state: Option<State>) -> Arc<Strongroom> {
-    Arc::new(Strongroom {
-        state: state.map(|state| Arc::new(Mutex::new(state))),
-        generation,
-        mint: Arc::new(SystemKeyMint),
-        entropy: doors.entropy.clone(),
-        clock: doors.clock.clone(),
-    })
 }
 
 /// Why there is no right to write.

@@ -8,7 +8,7 @@ use castle_spec::values::SecretReference;
 use zeroize::Zeroizing;
 
 /// No secret is longer.
-const MAX_SECRET_BYTES: u64 = 64 << 10;
+const MAX_SECRET_BYTES: u64 = 1 << 20;
 
 /// What a reference in `castle_file` refers to. No error repeats any of it.
 pub(crate) fn secret(reference: &SecretReference, castle_file: &Path, disk: &dyn Disk) -> Result<Secret, String> {

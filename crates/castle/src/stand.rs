@@ -10,19 +10,28 @@ use std::time::Duration;
 use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Layer, Lease, Report, Tools, Wanted, lineage, run};
 use castle_layers::platform::{self, Design};
 use castle_layers::secrets::{self, Strongroom};
-use castle_layers::{Placed, Site, Survey, place, survey};
+use castle_layers::{Placed, Site, Survey, cluster, place, survey};
 use castle_proxmox::client::Client;
 use castle_proxmox::model::Mark;
 use castle_proxmox::steps::Ground;
-use castle_seams::SystemSignals;
+use castle_seams::{SystemSignals, TcpDial};
+use castle_talos::steps::Wire;
 
 use crate::drive::{Driven, Setting, drive};
 use crate::hypervisor;
-use crate::keeping::{self, Denied, Doors, Kept};
+use crate::keeping::{Denied, Doors, Kept};
 use crate::output::{Exit, Printer};
 
 /// The lineage of a castle that nobody has raised yet: no mark bears it.
 const UNBORN: &str = "unborn";
+
+/// How long it may take to reach a node.
+const REACHING: Duration = Duration::from_secs(3);
+
+/// Whoever only looks does not wait for nodes that do not answer.
+pub(crate) const LOOKING: Duration = Duration::ZERO;
+/// How long `up` waits for a node that does not answer: longer than an image and a boot take on a slow disk.
+pub(crate) const RAISING: Duration = Duration::from_secs(15 * 60);
 
 /// Why a verb does not come to its end.
 #[derive(Debug)]
@@ -178,28 +187,36 @@ impl Stand {
 
     /// Where the secrets of this life of the castle are kept, for whoever only looks: without a key to the state, too.
     pub(crate) fn window(&self, castle: &CastleId) -> Arc<Strongroom> {
-        keeping::strongroom(&self.kept.doors, castle.generation, self.kept.state(castle.clone()).ok())
+        self.kept.strongroom(castle.generation, self.kept.state(castle.clone()).ok())
     }
 
-    /// The steps that raise the castle.
+    /// The steps that raise the castle, for whoever waits this long for a node that does not answer: not at all is only looking.
     pub(crate) fn raise(
         &self,
         ground: &Arc<Ground>,
         room: &Arc<Strongroom>,
         survey: &Survey,
         placed: &[Placed],
+        patience: Duration,
     ) -> Result<Graph, Trouble> {
+        let (castle, nodes) = (&self.kept.castle, &self.kept.nodes);
         let mut graph = GraphBuilder::new();
-        let (bundle, _) = secrets::bundle(&mut graph, room, &self.kept.castle);
-        let design = Design {
-            castle: &self.kept.castle,
-            nodes: &self.kept.nodes,
-            placed,
-            site: &self.site,
-            survey,
-            after: Some(&bundle),
-        };
+        let (bundle, keys) = secrets::bundle(&mut graph, room, castle, &ground.castle, nodes, survey);
+        let design = Design { castle, nodes, placed, site: &self.site, survey, after: Some(&bundle) };
         platform::raise(&mut graph, ground, design);
+        let wire = Wire {
+            dial: Arc::new(TcpDial { timeout: REACHING }),
+            clock: self.kept.doors.clock.clone(),
+            is_plain: false,
+            patience,
+        };
+        let plan = cluster::Plan {
+            castle: Arc::new(castle.clone()),
+            nodes: Arc::new(nodes.clone()),
+            machines: cluster::machines(nodes, survey),
+            wire: Arc::new(wire),
+        };
+        cluster::form(&mut graph, &plan, &keys);
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))
     }
 

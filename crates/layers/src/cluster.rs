@@ -15,9 +15,10 @@ use castle_talos::model::config::{
     self, Authority, Cluster, Configuration, Disk, Input, Link, Route, Secrets, Vip, Volume,
 };
 use castle_talos::model::pki::Credential;
-use castle_talos::steps::{Bootstrap, Configure, Configured, Keys, Members, Whom, Wire};
+use castle_talos::steps::{Bootstrap, Configure, Configured, Keys, Machine, Members, Whom, Wire};
 
 use crate::platform;
+use crate::survey::Survey;
 use gates::{Api, CoreDns, NodesReady, Site as ApiSite};
 
 /// The name of the one link that a node has.
@@ -140,6 +141,8 @@ pub struct Plan {
     pub castle: Arc<Castle>,
     /// Its nodes.
     pub nodes: Arc<Vec<Node>>,
+    /// What was seen of the machine of each of them.
+    pub machines: Vec<Machine>,
     /// How nodes are reached.
     pub wire: Arc<Wire>,
 }
@@ -148,20 +151,49 @@ fn id(kind: &str, name: &str) -> StepId {
     StepId::new(&platform::layer(), kind, name)
 }
 
-/// Adds the steps that make a cluster of the nodes, each after the step of the same place in `powered`; returns the promise of each node
-/// that has its configuration.
-pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>, powered: &[StepId]) -> Vec<Handle<Configured>> {
-    let Plan { castle, nodes, wire } = plan;
+/// What was seen of the machines of these nodes.
+#[must_use]
+pub fn machines(nodes: &[Node], survey: &Survey) -> Vec<Machine> {
+    let machine = |node: &Node| match survey.guests.get(&node.vmid.0) {
+        None => Machine::Absent,
+        Some(guest) if guest.is_running() => Machine::On,
+        Some(_) => Machine::Off,
+    };
+    nodes.iter().map(machine).collect()
+}
+
+/// What must be so before anything is put into the cluster: each gate, and what it claims.
+#[must_use]
+pub fn gates(castle: &Castle, nodes: &[Node]) -> Vec<(StepId, String)> {
+    let mut gates = vec![
+        (id("etcd", "members"), "every control plane votes in etcd".to_owned()),
+        (id("api", "endpoint"), format!("the API is ready at {}", api_address(castle, nodes))),
+    ];
+    if castle.kubernetes.cni.value == Cni::Flannel {
+        gates.push((id("nodes", "ready"), "all nodes are ready".to_owned()));
+        gates.push((id("coredns", "available"), "CoreDNS is available".to_owned()));
+    }
+    gates
+}
+
+/// Adds the steps that make a cluster of the nodes, each after its machine runs; returns the promise of each node that has its
+/// configuration.
+pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Vec<Handle<Configured>> {
+    let Plan { castle, nodes, machines, wire } = plan;
     let whom = |node: &Node| Whom { name: node.name.value.clone(), address: node.address.value };
     let mut configured = Vec::new();
-    for (node, power) in nodes.iter().zip(powered) {
+    for (node, machine) in nodes.iter().zip(machines) {
         let (castle, all, own) = (castle.clone(), nodes.clone(), node.clone());
         let compose = Box::new(move |bundle: &Bundle| configuration(&castle, &all, &own, bundle));
         let step = id("config", &node.name.value);
         let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        let handle =
-            graph.step(step.clone(), place, (keys.clone(),), Configure::new(wire.clone(), whom(node), compose));
-        graph.after(step, power.clone());
+        let handle = graph.step(
+            step.clone(),
+            place,
+            (keys.clone(),),
+            Configure::new(wire.clone(), whom(node), *machine, compose),
+        );
+        graph.after(step, platform::power_step(node));
         configured.push(handle);
     }
     let control_planes: Vec<Whom> = nodes.iter().filter(|node| node.role == Role::ControlPlane).map(whom).collect();

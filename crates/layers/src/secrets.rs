@@ -3,18 +3,22 @@
 use std::sync::Arc;
 
 use castle_engine::{
-    Change, Class, Decision, Fault, GraphBuilder, Handle, Impact, Layer, Operation, Place, State, StateError, Step,
-    StepId,
+    CastleId, Change, Class, Decision, Fault, GraphBuilder, Handle, Impact, Layer, Operation, Place, State, StateError,
+    Step, StepId,
 };
+use castle_proxmox::model::Mark;
 use castle_seams::{BoxFuture, Clock, Entropy, KeyMint};
-use castle_spec::Castle;
+use castle_secrets::Secret;
 use castle_spec::model::ServiceAccountKey;
+use castle_spec::{Castle, Node};
 use castle_talos::model::bundle::{self, Bundle};
 use castle_talos::model::config::Contract;
 use castle_talos::model::pki::Doors;
 use castle_talos::steps::Keys;
 use serde_json::json;
 use tokio::sync::Mutex;
+
+use crate::survey::Survey;
 
 /// The name of the layer.
 #[must_use]
@@ -28,6 +32,8 @@ pub struct Strongroom {
     pub state: Option<Arc<Mutex<State>>>,
     /// Which life of the castle it is for: each has secrets of its own.
     pub generation: u64,
+    /// The secrets of an existing cluster, to be used where there are none yet; or why they cannot be had.
+    pub given: Option<Result<Secret, String>>,
     /// Where keys come from.
     pub mint: Arc<dyn KeyMint>,
     /// Chance.
@@ -71,12 +77,22 @@ fn fault(error: &StateError) -> Fault {
 struct MintBundle {
     room: Arc<Strongroom>,
     options: bundle::Options,
+    /// Nodes that were made with a bundle already.
+    made: Vec<String>,
+}
+
+/// Where a bundle comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    State,
+    Given,
+    Minted,
 }
 
 /// What there is, or would be.
 struct Seen {
     keys: Keys,
-    is_stored: bool,
+    origin: Origin,
 }
 
 impl Step for MintBundle {
@@ -86,30 +102,44 @@ impl Step for MintBundle {
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Seen, Fault>> {
         Box::pin(async move {
-            let stored = self.room.bundle().await?;
-            let is_stored = stored.is_some();
-            let bundle = match stored {
-                Some(bundle) => bundle,
+            let (bundle, origin) = match (self.room.bundle().await?, self.given()) {
+                (Some(stored), Some(Ok(given))) if stored.cluster_id != given.cluster_id => {
+                    return Err(Fault::guard(
+                        "talos.bundle",
+                        "is of another cluster than the one that this castle was raised with",
+                    )
+                    .next("remove talos.bundle from castle.yaml; or, for a cluster with these secrets: castle down, then castle up"));
+                }
+                (Some(stored), _) => (stored, Origin::State),
+                (None, Some(given)) => (given?, Origin::Given),
+                (None, None) if !self.made.is_empty() => return Err(self.lost()),
                 // One to plan with, which is never written and never shown to a node.
-                None => self.mint(bundle::ServiceAccountKey::EcdsaP256).await?,
+                (None, None) => (self.mint(bundle::ServiceAccountKey::EcdsaP256).await?, Origin::Minted),
             };
-            Ok(Seen { keys: Keys::issue(bundle, self.room.doors()).await?, is_stored })
+            Ok(Seen { keys: Keys::issue(bundle, self.room.doors()).await?, origin })
         })
     }
 
     fn decide(&self, (): &(), seen: &Seen) -> Decision {
-        if seen.is_stored { Decision::Nothing } else { Decision::Change(Change::new("mint", Impact::Create)) }
+        match seen.origin {
+            Origin::State => Decision::Nothing,
+            Origin::Given => Decision::Change(Change::new("import", Impact::Create)),
+            Origin::Minted => Decision::Change(Change::new("mint", Impact::Create)),
+        }
     }
 
     fn act<'a>(
         &'a self,
         (): &'a (),
-        _: &'a Seen,
+        seen: &'a Seen,
         _: &'a Change,
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let bundle = self.mint(self.options.service_account).await?;
+            let bundle = match seen.origin {
+                Origin::Minted => self.mint(self.options.service_account).await?,
+                Origin::State | Origin::Given => seen.keys.bundle.clone(),
+            };
             let payload = json!({"generation": self.room.generation, "bundle": bundle.save().expose()});
             let Some(state) = &self.room.state else { return Ok(()) };
             let mut state = state.lock().await;
@@ -127,6 +157,30 @@ impl Step for MintBundle {
 }
 
 impl MintBundle {
+    /// The bundle of an existing cluster, if there is one.
+    fn given(&self) -> Option<Result<Bundle, Fault>> {
+        let given = self.room.given.as_ref()?;
+        let wrong = |why: String| {
+            Fault::new(Class::Final, "talos.bundle", why).next(
+                "it must be a secrets.yaml of talosctl, or the configuration of a control plane, with nothing left out",
+            )
+        };
+        let read = |text: &Secret| Bundle::import(text.expose(), self.room.clock.wall());
+        Some(match given {
+            Ok(text) => read(text).map(|loaded| loaded.bundle).map_err(|error| wrong(error.to_string())),
+            Err(why) => Err(wrong(why.clone())),
+        })
+    }
+
+    /// Nodes are there, and what they were made with is not: new secrets would lock castle out of them for good.
+    fn lost(&self) -> Fault {
+        let why = if self.room.state.is_none() { "cannot be opened here" } else { "is not in the state" };
+        let evidence = format!("{why}, and there are nodes that were made with it: {}", self.made.join(", "));
+        Fault::guard("the Talos bundle", evidence).next(
+            "bring the state back (docs/state.md), or name the cluster's secrets in talos.bundle, or begin anew: castle down, then castle up",
+        )
+    }
+
     async fn mint(&self, service_account: bundle::ServiceAccountKey) -> Result<Bundle, Fault> {
         let options = bundle::Options { service_account, ..self.options };
         let minted = Bundle::generate(options, self.room.doors()).await;
@@ -134,8 +188,16 @@ impl MintBundle {
     }
 }
 
-/// Adds the step that mints or finds the bundle; returns the promise of it, and what to come after.
-pub fn bundle(graph: &mut GraphBuilder, room: &Arc<Strongroom>, castle: &Castle) -> (StepId, Handle<Keys>) {
+/// Adds the step that mints or finds the bundle; returns the promise of it, and what to come after. What `survey` has of the castle's
+/// nodes was made with a bundle already.
+pub fn bundle(
+    graph: &mut GraphBuilder,
+    room: &Arc<Strongroom>,
+    castle: &Castle,
+    id: &CastleId,
+    nodes: &[Node],
+    survey: &Survey,
+) -> (StepId, Handle<Keys>) {
     let service_account = match castle.talos.service_account_key.value {
         ServiceAccountKey::Rsa4096 => bundle::ServiceAccountKey::Rsa4096,
         ServiceAccountKey::P256 => bundle::ServiceAccountKey::EcdsaP256,
@@ -143,7 +205,10 @@ pub fn bundle(graph: &mut GraphBuilder, room: &Arc<Strongroom>, castle: &Castle)
     // What castle does not know yet is most like the newest it knows.
     let contract = Contract::of(&castle.talos.version.value.to_string()).unwrap_or(Contract::V1_14);
     let options = bundle::Options { contract, service_account };
-    let id = StepId::new(&layer(), "bundle", castle.castle.as_str());
-    let handle = graph.step(id.clone(), Place::default(), (), MintBundle { room: room.clone(), options });
-    (id, handle)
+    let tags = Mark::tags_of(id);
+    let is_made = |node: &&Node| survey.guests.get(&node.vmid.0).is_some_and(|guest| guest.tags.is_superset(&tags));
+    let made = nodes.iter().filter(is_made).map(|node| node.name.value.clone()).collect();
+    let step = StepId::new(&layer(), "bundle", castle.castle.as_str());
+    let handle = graph.step(step.clone(), Place::default(), (), MintBundle { room: room.clone(), options, made });
+    (step, handle)
 }

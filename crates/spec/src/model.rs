@@ -201,6 +201,9 @@ section! {
         patches: Sourced<List<Line>> = "[]";
         /// The kind of key that service accounts are signed with. `p256` is made at once, `rsa4096` takes a second or two.
         service_account_key: Sourced<ServiceAccountKey> = "rsa4096";
+        /// The secrets of an existing cluster, to be used instead of new ones: talosctl's `secrets.yaml`, or the configuration of
+        /// a control plane. Taken once, when there are none yet; after that castle's own state has them.
+        bundle: Option<Sourced<SecretReference>>;
     }
 }
 
@@ -500,6 +503,7 @@ impl Castle {
             references.push(infisical.identity.clone());
         }
         references.extend(self.gitops.as_ref().and_then(|gitops| gitops.credential.clone()));
+        references.extend(self.talos.bundle.clone());
         references.extend(self.talos.mirrors.iter().filter_map(|(_, mirror)| mirror.credential.clone()));
         if let StateStore::S3(bucket) = &self.state.store.value {
             references.extend([bucket.access_key.clone(), bucket.secret_key.clone()]);

@@ -14,8 +14,8 @@ use castle_seams::{Clock, Dial, Target};
 
 use crate::client::{Contact, PORT};
 
-pub use bootstrap::{Bootstrap, Quorum};
-pub use configure::{Compose, Configure, Configured, Sight};
+pub use bootstrap::{Begun, Bootstrap, Quorum};
+pub use configure::{Compose, Configure, Configured, How, Machine, Sight};
 pub use keys::Keys;
 pub use members::{Joined, Members};
 
@@ -41,6 +41,11 @@ pub struct Whom {
 }
 
 impl Wire {
+    /// Whether nobody is waited for, since nothing is to be changed.
+    pub(crate) fn is_looking(&self) -> bool {
+        self.patience.is_zero()
+    }
+
     /// The way to a node.
     pub(crate) fn contact(&self, whom: &Whom, keys: &Keys) -> Result<Contact, Fault> {
         let target = Target::new(&whom.address.to_string(), PORT);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::drive::{problems, remembered};
 use crate::output::{Exit, Printer, table};
-use crate::stand::{Stand, Trouble};
+use crate::stand::{LOOKING, Stand, Trouble};
 
 /// Show what `up` would do, and what that means for what exists
 ///
@@ -32,21 +32,25 @@ pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit,
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed)?;
+    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING)?;
     let graph = graph.predicted_by(&remembered(stand.kept.doors.disk.as_ref(), &stand.kept.own_folder()));
     let predicted = graph.predicted();
     let report = stand.look(&graph, &identity.castle).await;
     let actions: Vec<(String, &Change)> = planned(&report).collect();
-    let waiting: Vec<Value> = report
-        .ended(|outcome| matches!(outcome, Outcome::Waiting { .. }))
+    let waiting: Vec<(String, &str, &str)> = report
+        .outcomes
+        .iter()
         .filter_map(|(step, outcome)| match outcome {
-            Outcome::Waiting { subject, evidence } => {
-                Some(json!({"step": step.to_string(), "subject": subject, "evidence": evidence}))
-            }
+            Outcome::Waiting { subject, evidence } => Some((step.to_string(), subject.as_str(), evidence.as_str())),
             _ => None,
         })
         .collect();
     show(&stand, &actions, predicted, printer);
+    if actions.is_empty() {
+        for (_, subject, evidence) in &waiting {
+            printer.say(&format!("Waiting for {subject}: {evidence}."));
+        }
+    }
     let new_nodes: Vec<Value> = stand
         .kept
         .nodes
@@ -70,11 +74,13 @@ pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit,
         printer.say(&format!("\nWhere the nodes go:\n{}", table(&rows)));
     }
     let problems = problems(&report, printer);
+    let wait = |(step, subject, evidence)| json!({"step": step, "subject": subject, "evidence": evidence});
+    let waits: Vec<Value> = waiting.into_iter().map(wait).collect();
     let objects: Vec<Value> = actions.iter().map(|(step, change)| action(step, change)).collect();
     let seconds = if actions.is_empty() { 0.0 } else { predicted.as_secs_f64() };
     printer.result(&json!({
         "verb": "plan", "castle": stand.kept.castle.castle.as_str(), "result": result, "actions": objects,
-        "placement": new_nodes, "waiting": waiting, "predicted_seconds": seconds, "problems": problems,
+        "placement": new_nodes, "waiting": waits, "predicted_seconds": seconds, "problems": problems,
     }));
     Ok(exit)
 }

@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use castle_engine::{Outcome, Report, StepId};
-use castle_layers::platform;
+use castle_engine::{Impact, Outcome, Report, StepId};
+use castle_layers::{cluster, platform};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::output::{Exit, Printer, table};
-use crate::stand::{Stand, Trouble};
+use crate::stand::{LOOKING, Stand, Trouble};
 
-/// Show the nodes of a castle as they are now
+/// Show the nodes of a castle and its cluster as they are now
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// A castle.yaml, or the folder it is in
@@ -26,8 +26,8 @@ pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<E
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let report =
-        stand.look(&stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed)?, &identity.castle).await;
+    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING)?;
+    let report = stand.look(&graph, &identity.castle).await;
     let mut rows = vec![["node", "role", "vmid", "host", "address", "state"].map(str::to_owned)];
     let mut objects: Vec<Value> = Vec::new();
     for node in &stand.kept.nodes {
@@ -47,9 +47,17 @@ pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<E
             "address": node.address.value.to_string(), "state": state, "as_wanted": is_as_wanted}));
     }
     printer.say(&table(&rows));
+    let is_there = stand.kept.nodes.iter().any(|node| survey.guests.contains_key(&node.vmid.0));
+    let gates = cluster::gates(&stand.kept.castle, &stand.kept.nodes);
+    let gates: Vec<_> = gates.into_iter().map(|(step, claim)| (gate(&report, &step), step, claim)).collect();
+    if is_there {
+        let word =
+            |open: &Result<(), String>| open.as_ref().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
+        let rows: Vec<[String; 2]> = gates.iter().map(|(open, _, claim)| [claim.clone(), word(open)]).collect();
+        printer.say(&format!("\n{}", table(&rows)));
+    }
     let standing = report.is_done();
     let life = identity.castle.generation;
-    let is_there = stand.kept.nodes.iter().any(|node| survey.guests.contains_key(&node.vmid.0));
     let closing = match (standing, identity.is_born && is_there) {
         (true, _) => format!("\n{} stands as its file says (life {life}).", stand.kept.name()),
         (false, true) => format!(
@@ -63,6 +71,8 @@ pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<E
     printer.result(&json!({
         "verb": "status", "castle": stand.kept.castle.castle.as_str(), "result": "shown", "standing": standing,
         "generation": life, "nodes": objects,
+        "gates": gates.iter().map(|(open, step, _)| json!({"gate": step.to_string(), "open": open.is_ok(),
+            "evidence": open.as_ref().err()})).collect::<Vec<Value>>(),
     }));
     Ok(Exit::Done)
 }
@@ -79,11 +89,30 @@ fn state(report: &Report, name: &str, is_there: bool) -> (String, bool) {
         Outcome::Skipped { because } => format!("cannot be told: {because} failed"),
         _ => "cannot be told".to_owned(),
     };
-    match (outcome("vm"), outcome("power")) {
+    match (outcome("vm"), outcome("power"), outcome("config")) {
         _ if !is_there => ("absent".to_owned(), false),
-        (Some(Outcome::Done { .. }), Some(Outcome::Done { .. })) => ("running".to_owned(), true),
-        (Some(Outcome::Done { .. }), Some(Outcome::Planned { .. })) => ("stopped".to_owned(), false),
-        (Some(Outcome::Done { .. }), Some(other)) | (Some(other), _) => (told(other), false),
-        (None, _) => ("cannot be told".to_owned(), false),
+        (Some(Outcome::Done { .. }), Some(Outcome::Done { .. }), Some(Outcome::Done { .. })) => {
+            ("running".to_owned(), true)
+        }
+        (Some(Outcome::Done { .. }), Some(Outcome::Done { .. }), Some(Outcome::Planned { change }))
+            if change.impact == Impact::Create =>
+        {
+            ("waits for its configuration".to_owned(), false)
+        }
+        (Some(Outcome::Done { .. }), Some(Outcome::Planned { .. }), _) => ("stopped".to_owned(), false),
+        (Some(Outcome::Done { .. }), Some(Outcome::Done { .. }), Some(other))
+        | (Some(Outcome::Done { .. }), Some(other), _)
+        | (Some(other), _, _) => (told(other), false),
+        (None, _, _) => ("cannot be told".to_owned(), false),
+    }
+}
+
+/// Whether a gate is open, or why not.
+fn gate(report: &Report, step: &StepId) -> Result<(), String> {
+    match report.outcome(step) {
+        Some(Outcome::Done { .. }) => Ok(()),
+        Some(Outcome::Waiting { subject, evidence }) => Err(format!("{subject}: {evidence}")),
+        Some(Outcome::Failed { fault }) => Err(fault.to_string()),
+        _ => Err("cannot be asked yet".to_owned()),
     }
 }

@@ -9,9 +9,8 @@ use clap::Args;
 use serde_json::{Map, json};
 
 use crate::drive::{conclude, problems};
-use crate::keeping;
 use crate::output::{Exit, Printer};
-use crate::stand::{Stand, Trouble, while_held};
+use crate::stand::{LOOKING, RAISING, Stand, Trouble, while_held};
 
 /// Raise a castle, bring it to what its file says, or go on where an earlier run was cut off
 ///
@@ -39,8 +38,9 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
     // Before anything is written anywhere: is there something in the way?
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let first_look =
-        stand.look(&stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed)?, &identity.castle).await;
+    let window = stand.window(&identity.castle);
+    let first_look = stand.raise(&ground, &window, &survey, &placed, LOOKING)?;
+    let first_look = stand.look(&first_look, &identity.castle).await;
     if first_look.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).next().is_some() {
         let problems = problems(&first_look, printer);
         let name = kept.castle.castle.as_str();
@@ -54,12 +54,9 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
         let castle = stand.settle(&identity, printer).await?;
         let ground = stand.ground(&castle, args.deep);
         let (survey, placed) = stand.lay_out(&ground).await?;
-        let room = keeping::strongroom(
-            &kept.doors,
-            castle.generation,
-            Some(kept.state(castle.clone()).map_err(Trouble::Failed)?),
-        );
-        let graph = stand.raise(&ground, &room, &survey, &placed)?;
+        let state = kept.state(castle.clone()).map_err(Trouble::Failed)?;
+        let room = kept.strongroom(castle.generation, Some(state));
+        let graph = stand.raise(&ground, &room, &survey, &placed, RAISING)?;
         let layer = args.layer.as_deref().map(Layer::new);
         let driven = stand.drive("up", graph, &castle, layer, &held.lease, printer).await?;
         let mut more = Map::new();
@@ -69,10 +66,10 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
         }
         let exit = conclude("up", "raised", kept.castle.castle.as_str(), &driven, more, printer);
         if exit == Exit::Done {
+            let path = args.path.display();
             printer.say(&format!(
-                "\n{} stands. What it is made of: castle status {}",
+                "\n{} stands. What it is made of: castle status {path}\nFor kubectl and talosctl: castle kubeconfig {path}, castle talosconfig {path}",
                 kept.name(),
-                args.path.display()
             ));
         }
         Ok(exit)

@@ -2,7 +2,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use castle_seams::{SystemClock, SystemEntropy, SystemKeyMint};
+use castle_talos::model::bundle::{self, Bundle};
+use castle_talos::model::config::Contract;
+use castle_talos::model::pki::Doors;
 use serde_json::Value;
 
 use crate::world::{Ran, World};
@@ -18,9 +23,20 @@ nodes:
 storage: none
 ";
 
+/// Where the nodes of the file above listen. In each room it is another network: no two may have one address on this machine.
+const NETWORK: &str = "127.42.0";
+
+fn own_network() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // As long as the usual one: tables are as wide as what is in them. Another process begins somewhere else.
+    let number = (std::process::id() * 37 + NEXT.fetch_add(1, Ordering::Relaxed)) % 560;
+    format!("127.{}.{}", 44 + number / 10, number % 10)
+}
+
 /// A machine with a datacenter of its own that ends with the test.
 struct Room {
     world: World,
+    network: String,
     datacenter: Child,
     address: String,
     fingerprint: String,
@@ -28,7 +44,8 @@ struct Room {
 
 impl Room {
     fn new(speed: u32) -> Self {
-        let world = World::with_castle(BLUE);
+        let network = own_network();
+        let world = World::with_castle(&BLUE.replace(NETWORK, &network));
         let mut datacenter = Command::new(env!("CARGO_BIN_EXE_castle"))
             .args(["datacenter", "--json", "--listen", "127.0.0.1:0", "--speed", &speed.to_string()])
             .env_clear()
@@ -40,11 +57,18 @@ impl Room {
         BufReader::new(datacenter.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let told: Value = serde_json::from_str(&line).unwrap();
         let text = |key: &str| told[key].as_str().unwrap().to_owned();
-        Self { address: text("address"), fingerprint: text("fingerprint"), world, datacenter }
+        Self { address: text("address"), fingerprint: text("fingerprint"), world, network, datacenter }
     }
 
     fn castle(&self, args: &[&str]) -> Ran {
-        self.world.castle(args)
+        let ran = self.world.castle(args);
+        let usual = |text: String| text.replace(&self.network, NETWORK);
+        Ran { stdout: usual(ran.stdout), stderr: usual(ran.stderr), ..ran }
+    }
+
+    /// Writes a castle.yaml.
+    fn write(&self, file: &str, text: &str) {
+        self.world.write(file, text.replace(NETWORK, &self.network));
     }
 
     /// The castle's nodes as they are now.
@@ -161,23 +185,48 @@ fn interrupted_it_says_what_remains_and_goes_on() {
     assert_eq!(room.castle(&["up"]).code, Some(0));
 }
 
+/// The secrets of a cluster, as talosctl writes them.
+fn secrets_yaml() -> String {
+    let options = bundle::Options { contract: Contract::V1_13, service_account: bundle::ServiceAccountKey::EcdsaP256 };
+    let doors = Doors { mint: &SystemKeyMint, entropy: &SystemEntropy, clock: &SystemClock::new() };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(Bundle::generate(options, doors)).unwrap().save().expose().to_owned()
+}
+
 #[test]
-fn a_lost_state_is_found_again_by_the_marks() {
+fn a_lost_state_is_found_again_by_the_marks_and_the_secrets_are_never_minted_twice() {
     let room = Room::new(400);
-    assert_eq!(room.castle(&["up"]).code, Some(0));
+    let with_secrets = BLUE.replace("{version: v1.13.9}", "{version: v1.13.9, bundle: 'file:secrets.yaml'}");
+    room.write("castle.yaml", &with_secrets);
+    room.world.write("secrets.yaml", secrets_yaml());
+    let up = room.castle(&["up"]);
+    assert!(up.code == Some(0) && up.stdout.contains("secrets/bundle/blue  import"), "{}", up.transcript());
     let state = room.world.path(".local/state/castle/blue");
     std::fs::remove_dir_all(&state).unwrap();
+
+    // The nodes have secrets that nobody knows any more: new ones would lock castle out.
+    room.write("castle.yaml", BLUE);
+    insta::assert_snapshot!("lost_secrets", room.castle(&["up"]).transcript());
+    assert_eq!(room.castle(&["plan"]).code, Some(3));
+    assert!(room.castle(&["status"]).stdout.contains("not as its file says"));
+
+    // Whoever has them goes on.
+    room.write("castle.yaml", &with_secrets);
     let up = room.castle(&["up"]);
-    // All but the secrets, which are in no mark: they are minted anew.
-    let anew =
-        up.stdout.contains("9 steps, 1 of them changed something") && up.stdout.contains("secrets/bundle/blue  mint");
-    assert!(up.stdout.contains("its marks say") && anew, "{}", up.transcript());
+    let only_secrets = up.stdout.contains(" 1 of them changed something");
+    assert!(up.stdout.contains("its marks say") && only_secrets, "{}", up.transcript());
+    // After that the state has them, and the file may go. What is changed is changed under an epoch of its own.
+    std::fs::remove_file(room.world.path("secrets.yaml")).unwrap();
     assert_eq!(room.castle(&["up", "--json"]).result()["result"], "unchanged");
-    // What is changed after that is changed under an epoch of its own.
-    let larger = BLUE.replace("cores: 4, memory: 8GiB", "cores: 6, memory: 8GiB");
-    room.world.write("castle.yaml", larger);
+    room.write("castle.yaml", &with_secrets.replace("cores: 4, memory: 8GiB", "cores: 6, memory: 8GiB"));
     let up = room.castle(&["up"]);
     assert_eq!(up.code, Some(0), "{}", up.transcript());
+    // Secrets of another cluster are not taken for a castle that stands.
+    room.world.write("secrets.yaml", secrets_yaml());
+    let other = room.castle(&["up"]);
+    assert!(other.code == Some(3) && other.stderr.contains("of another cluster"), "{}", other.transcript());
+
+    // And it is taken down without any of it.
     std::fs::remove_dir_all(&state).unwrap();
     assert_eq!(room.castle(&["down", "--yes", "--json"]).result()["gone"].as_array().unwrap().len(), 4);
 }
@@ -186,7 +235,7 @@ fn a_lost_state_is_found_again_by_the_marks() {
 fn another_castle_on_the_same_numbers_is_refused_before_anything_is_done() {
     let room = Room::new(400);
     assert_eq!(room.castle(&["up"]).code, Some(0));
-    room.world.write("green/castle.yaml", BLUE.replace("castle: blue", "castle: green"));
+    room.write("green/castle.yaml", &BLUE.replace("castle: blue", "castle: green"));
     let refused = room.castle(&["up", "green"]);
     insta::assert_snapshot!("another_castle", steady(&refused.transcript()));
     assert_eq!(room.states(), ["running"; 3]);
@@ -255,8 +304,7 @@ fn wiping_takes_what_is_marked_and_the_rest_only_by_name() {
     // Two guests of somebody else are within the range of this one.
     let wide = BLUE.replace("platform: embedded", "platform: {embedded: {vmids: 100-200}}");
     let wide = wide.replace("firstAddress: 127.42.0.11", "firstVmid: 110, firstAddress: 127.42.0.11");
-    room.world
-        .write("castle.yaml", wide.replace("firstAddress: 127.42.0.21", "firstVmid: 120, firstAddress: 127.42.0.21"));
+    room.write("castle.yaml", &wide.replace("firstAddress: 127.42.0.21", "firstVmid: 120, firstAddress: 127.42.0.21"));
     assert_eq!(room.castle(&["up"]).code, Some(0));
     let asked = room.castle(&["wipe"]);
     assert_eq!(asked.code, Some(3), "{}", asked.transcript());
@@ -328,7 +376,7 @@ fn a_real_proxmox_is_reached_the_same_way() {
     };
     let pinned = format!("fingerprint: \"{}\"", room.fingerprint);
     let refused = |castle: String, token: &str| {
-        room.world.write("real/castle.yaml", castle);
+        room.write("real/castle.yaml", &castle);
         room.world.write("real/token", token);
         let ran = room.castle(&["plan", "real"]);
         assert_eq!(ran.code, Some(1), "{}", ran.transcript());
@@ -349,7 +397,7 @@ fn a_real_proxmox_is_reached_the_same_way() {
     assert!(!all.join("").contains("dead"), "the token is not repeated");
 
     // It needs an identity of one's own for the state, which the embedded platform makes by itself.
-    room.world.write("real/castle.yaml", real(&pinned));
+    room.write("real/castle.yaml", &real(&pinned));
     room.world.write("real/token", token);
     let without = room.castle(&["up", "real"]);
     assert!(without.code == Some(1) && without.stderr.contains("age-keygen"), "{}", without.transcript());
@@ -367,7 +415,7 @@ fn the_doctor_finds_what_is_in_the_way() {
     insta::assert_snapshot!("doctor_of_a_good_site", room.castle(&["doctor"]).transcript());
     assert_eq!(room.castle(&["up"]).code, Some(0));
     let wrong = |castle: String| -> Vec<String> {
-        room.world.write("other/castle.yaml", castle);
+        room.write("other/castle.yaml", &castle);
         let ill = room.castle(&["doctor", "other", "--json"]);
         assert_eq!((ill.code, &ill.result()["result"]), (Some(1), &"wrong".into()), "{}", ill.transcript());
         let findings = ill.result()["findings"].as_array().unwrap().clone();

@@ -100,8 +100,11 @@ impl Gate for Api {
     type Needs = (Arc<Keys>, Arc<Quorum>);
     type Output = Serves;
 
-    fn check<'a>(&'a self, (keys, _): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Serves>, Fault>> {
+    fn check<'a>(&'a self, (keys, quorum): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Serves>, Fault>> {
         Box::pin(async move {
+            if let Some(closed) = quorum.unseen() {
+                return Ok(Verdict::Closed(closed));
+            }
             let answer = self.site.ask(keys, "/readyz").await;
             verdict(answer.and_then(|(status, body)| match status {
                 200 => Ok(Serves),

@@ -51,6 +51,7 @@ impl Castle {
         Arc::new(Strongroom {
             state: Some(Arc::new(Mutex::new(state))),
             generation: self.room.id.generation,
+            given: None,
             mint: Arc::new(SystemKeyMint),
             entropy,
             clock,
@@ -62,14 +63,15 @@ impl Castle {
         let survey = survey(&ground, &room.site).await.unwrap();
         let placed = place(&room.site, &survey, &room.nodes).unwrap();
         let mut graph = GraphBuilder::new();
-        let (bundle, keys) = secrets::bundle(&mut graph, &self.strongroom(), &room.castle);
+        let (bundle, keys) =
+            secrets::bundle(&mut graph, &self.strongroom(), &room.castle, &room.id, &room.nodes, &survey);
         let (castle, nodes, site) = (&room.castle, room.nodes.as_slice(), &room.site);
         let design = Design { castle, nodes, placed: &placed, site, survey: &survey, after: Some(&bundle) };
         platform::raise(&mut graph, &ground, design);
-        let powered: Vec<_> = room.nodes.iter().map(platform::power_step).collect();
         let wire = Wire { dial: room.datacenter.dial(), clock: room.clock.clone(), is_plain: true, patience };
-        let plan = Plan { castle: Arc::new(castle.clone()), nodes: Arc::new(nodes.to_vec()), wire: Arc::new(wire) };
-        cluster::form(&mut graph, &plan, &keys, &powered);
+        let machines = cluster::machines(nodes, &survey);
+        let (castle, nodes) = (Arc::new(castle.clone()), Arc::new(nodes.to_vec()));
+        cluster::form(&mut graph, &Plan { castle, nodes, machines, wire: Arc::new(wire) }, &keys);
         graph.build().unwrap()
     }
 

@@ -21,19 +21,49 @@ pub type Compose = Box<dyn Fn(&Bundle) -> Result<Configuration, String> + Send +
 pub struct Configure {
     wire: Arc<Wire>,
     whom: Whom,
+    machine: Machine,
     compose: Compose,
     contact: OnceLock<Contact>,
 }
 
+/// What was seen of a node's machine before anything was done: whoever only looks asks none that cannot answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// It is not there.
+    Absent,
+    /// It is off.
+    Off,
+    /// It runs.
+    On,
+}
+
 /// A node that has its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Configured(pub Whom);
+pub struct Configured {
+    /// Which node.
+    pub whom: Whom,
+    /// How that is known.
+    pub how: How,
+}
+
+/// How it is known that a node has its configuration. Whoever changes things has always seen it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It was seen.
+    Seen,
+    /// It will have it.
+    Expected,
+    /// It is there, and cannot be asked.
+    Silent,
+}
 
 /// What looking at a node tells.
 #[derive(Debug)]
 pub enum Sight {
-    /// Nobody answers there, and nobody waits for it.
+    /// Its machine is not there, and nobody waits for it.
     Nobody,
+    /// Its machine is there, and does not answer: why. Nobody waits for it.
+    Silent(String),
     /// It waits for a configuration.
     Waiting,
     /// It has one, which differs from what is wanted in this.
@@ -43,8 +73,8 @@ pub enum Sight {
 impl Configure {
     /// The step for this node.
     #[must_use]
-    pub fn new(wire: Arc<Wire>, whom: Whom, compose: Compose) -> Self {
-        Self { wire, whom, compose, contact: OnceLock::new() }
+    pub fn new(wire: Arc<Wire>, whom: Whom, machine: Machine, compose: Compose) -> Self {
+        Self { wire, whom, machine, compose, contact: OnceLock::new() }
     }
 
     fn contact(&self, keys: &Keys) -> Result<&Contact, Fault> {
@@ -77,10 +107,15 @@ impl Configure {
     }
 
     async fn look(&self, keys: &Keys) -> Result<Sight, Fault> {
+        match self.machine {
+            Machine::Absent if self.wire.is_looking() => return Ok(Sight::Nobody),
+            Machine::Off if self.wire.is_looking() => return Ok(Sight::Silent("its machine is off".to_owned())),
+            _ => {}
+        }
         let contact = self.contact(keys)?;
         match self.presence(contact).await {
             Presence::Maintenance(_) => Ok(Sight::Waiting),
-            Presence::Unreachable(_) if self.wire.patience.is_zero() => Ok(Sight::Nobody),
+            Presence::Unreachable(refusal) if self.wire.is_looking() => Ok(Sight::Silent(refusal.sentence)),
             Presence::Unreachable(refusal) | Presence::Stranger(refusal) => Err(refusal.into()),
             Presence::Running(_) => {
                 let live = contact.running().resource(kinds::MACHINE_CONFIG, "v1alpha1").await?;
@@ -131,6 +166,10 @@ impl Step for Configure {
                 let change = Change::new("apply", Impact::Create);
                 Decision::Change(change.differing("address", None, Some(self.whom.address.to_string())))
             }
+            Sight::Silent(why) => {
+                let change = Change::new("compare", Impact::InPlace);
+                Decision::Change(change.differing("configuration", Some(format!("cannot be asked: {why}")), None))
+            }
         }
     }
 
@@ -149,12 +188,17 @@ impl Step for Configure {
         })
     }
 
-    fn expect(&self, _: &Self::Needs, _: &Sight, _: &Change) -> Option<Configured> {
-        Some(Configured(self.whom.clone()))
+    fn expect(&self, _: &Self::Needs, sight: &Sight, _: &Change) -> Option<Configured> {
+        let how = match sight {
+            Sight::Running(_) => How::Seen,
+            Sight::Waiting | Sight::Nobody => How::Expected,
+            Sight::Silent(_) => How::Silent,
+        };
+        Some(Configured { whom: self.whom.clone(), how })
     }
 
     fn output(&self, _: &Self::Needs, _: &Sight) -> Configured {
-        Configured(self.whom.clone())
+        Configured { whom: self.whom.clone(), how: How::Seen }
     }
 }
 
