@@ -27,6 +27,14 @@ pub(crate) fn run() -> Result<()> {
     println!("  100 nodes        {:7.2} ms", ms(hundred));
     println!("  1,000 nodes      {:7.2} ms   {ratio:.1} times 100 nodes; wanted: at most 10", ms(thousand));
     engine()?;
+    shell::run(&mut shell::program(&shell::example("castle-secrets", "open")?))?;
+    shell::run(&mut shell::program(&shell::example("castle-layers", "configurations")?))?;
+    let mirror = shell::root().join("../shared/mirror");
+    if mirror.is_dir() {
+        shell::run(shell::program(&shell::example("castle-datacenter", "kubernetes")?).arg(mirror))?;
+    } else {
+        println!("skipped: the embedded API server, for there are no manifests to apply");
+    }
     shell::run(&mut shell::program(&shell::example("castle-layers", "fleet")?))
 }
 

@@ -1,5 +1,6 @@
 //! One file a verb: its arguments, whose comments are its help, and one `run`.
 
+pub(crate) mod adopt;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod confirm;
@@ -12,6 +13,7 @@ pub(crate) mod man;
 pub(crate) mod new;
 pub(crate) mod plan;
 pub(crate) mod schema;
+pub(crate) mod secrets;
 pub(crate) mod state;
 pub(crate) mod status;
 pub(crate) mod talosconfig;

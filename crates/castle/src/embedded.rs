@@ -9,10 +9,15 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use castle_datacenter::{EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID};
+use castle_datacenter::{
+    EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_ENVIRONMENT, EMBEDDED_PROJECT, EMBEDDED_TOKEN,
+    EMBEDDED_TOKEN_ID,
+};
 use castle_http::{Endpoint, Trust};
 use castle_proxmox::client::{Access, Token};
 use castle_seams::{Clock, Disk, DiskErrorKind, LockGuard};
+use castle_secrets::Secret;
+use castle_secrets::infisical::{self, Region};
 use serde::{Deserialize, Serialize};
 
 use crate::keeping::Doors;
@@ -37,6 +42,10 @@ pub(crate) struct Serving {
     pub(crate) hosts: Vec<String>,
     /// How many of its seconds pass in one of ours.
     pub(crate) speed: u32,
+    /// Where its vault is.
+    pub(crate) vault: SocketAddr,
+    /// The fingerprint of the vault's certificate.
+    pub(crate) vault_fingerprint: String,
 }
 
 impl Serving {
@@ -51,6 +60,19 @@ impl Serving {
             endpoint: Endpoint::parse(&self.url()).map_err(|error| error.to_string())?,
             trust: Trust::fingerprint(&self.fingerprint).map_err(|error| error.to_string())?,
             token: Token::parse(&token()).map_err(|error| error.to_string())?,
+        })
+    }
+
+    /// How castle reaches its vault.
+    pub(crate) fn vault_access(&self) -> Result<infisical::Access, String> {
+        let client = [("clientId", EMBEDDED_CLIENT_ID), ("clientSecret", EMBEDDED_CLIENT_SECRET)];
+        let client = client.map(|(name, value)| (name.to_owned(), Secret::from(value.to_owned())));
+        Ok(infisical::Access {
+            region: Region::parse(&format!("https://{}", self.vault)).map_err(|error| error.to_string())?,
+            trust: Trust::fingerprint(&self.vault_fingerprint).map_err(|error| error.to_string())?,
+            identity: infisical::Identity::of(&client.into()).map_err(|error| error.to_string())?,
+            project: EMBEDDED_PROJECT.to_owned(),
+            environment: EMBEDDED_ENVIRONMENT.to_owned(),
         })
     }
 }
@@ -117,6 +139,10 @@ pub(crate) async fn ensure(doors: &Doors, hosts: &[String], printer: &mut Printe
     let mut command = Command::new(program);
     command.args(["datacenter", "--quiet"]);
     command.args(hosts.iter().flat_map(|host| ["--host", host]));
+    // Whatever secrets the environment holds are not for it.
+    let needed = ["HOME", "XDG_STATE_HOME", "CASTLE_STATE_DIR", "TMPDIR"];
+    let kept = needed.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    command.env_clear().envs(kept);
     // A group of its own: Ctrl-C at this terminal is not meant for it.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     let mut child =

@@ -10,9 +10,8 @@ use castle_seams::TcpDial;
 use castle_spec::model::{Platform, Proxmox};
 
 use crate::embedded;
-use crate::keeping::{Doors, Kept};
+use crate::keeping::Kept;
 use crate::output::Printer;
-use crate::secret::secret;
 
 /// A host that does not answer the first packet for so long is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,7 +21,7 @@ const MAX_CA_BYTES: u64 = 1 << 20;
 /// A client of the castle's hypervisor; nothing is asked yet. The embedded one is started if none runs.
 pub(crate) async fn connect(kept: &Kept, printer: &mut Printer) -> Result<Arc<Client>, String> {
     let access = match &kept.castle.platform.value {
-        Platform::Proxmox(proxmox) => access(proxmox, &kept.file, &kept.doors)?,
+        Platform::Proxmox(proxmox) => access(proxmox, kept).await?,
         Platform::Embedded(embedded) => {
             let hosts: Vec<String> = embedded.nodes.iter().map(|host| host.to_string()).collect();
             embedded::ensure(&kept.doors, &hosts, printer).await?.access()?
@@ -32,7 +31,8 @@ pub(crate) async fn connect(kept: &Kept, printer: &mut Printer) -> Result<Arc<Cl
     Client::new(access, dial, kept.doors.clock.clone()).map(Arc::new).map_err(|error| error.to_string())
 }
 
-fn access(proxmox: &Proxmox, castle_file: &Path, doors: &Doors) -> Result<Access, String> {
+async fn access(proxmox: &Proxmox, kept: &Kept) -> Result<Access, String> {
+    let (castle_file, doors) = (&kept.file, &kept.doors);
     let endpoint =
         Endpoint::parse(proxmox.endpoint.as_str()).map_err(|error| format!("platform.proxmox.endpoint: {error}"))?;
     let trust = match (&proxmox.fingerprint, &proxmox.ca) {
@@ -46,7 +46,7 @@ fn access(proxmox: &Proxmox, castle_file: &Path, doors: &Doors) -> Result<Access
         (None, None) => Trust::PublicRoots,
     };
     let named = |why: String| format!("platform.proxmox.token: {why}");
-    let text = secret(&proxmox.token, castle_file, doors.disk.as_ref()).map_err(named)?;
+    let text = kept.secret(&proxmox.token).await.map_err(named)?;
     let token = Token::parse(text.expose()).map_err(|error| named(error.to_string()))?;
     Ok(Access { endpoint, trust, token })
 }

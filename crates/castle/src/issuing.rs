@@ -122,7 +122,7 @@ pub(crate) async fn bundle(kept: &Kept) -> Result<Bundle, Trouble> {
     let never = || Trouble::Failed(format!("{} was never raised: castle up", kept.name()));
     let castle = castle.ok_or_else(never)?;
     let state = kept.state(castle.clone()).map_err(Trouble::Failed)?;
-    let room = kept.strongroom(castle.generation, Some(state));
+    let room = kept.strongroom(&castle, Some(state));
     room.bundle().await?.ok_or_else(never)
 }
 

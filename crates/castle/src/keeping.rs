@@ -1,22 +1,29 @@
 //! What castle remembers of a castle: where it is kept, who may read it, and who is just writing.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use castle_engine::{
-    Applicant, CastleId, DirectoryStore, Lease, LeaseError, Memory, Seal, State, Store, Taking, lineage,
+    Applicant, CastleId, Class, DirectoryStore, Fault, Lease, LeaseError, Memory, Seal, State, Store, Taking, lineage,
 };
-use castle_layers::secrets::Strongroom;
+use castle_layers::cluster::Referred;
+use castle_layers::secrets::{Search, Strongroom};
+use castle_layers::vault::{BUNDLE, opened};
 use castle_seams::{
     Clock, Disk, DiskErrorKind, Entropy, LockGuard, SystemClock, SystemDisk, SystemEntropy, SystemKeyMint,
 };
+use castle_secrets::Secret;
+use castle_secrets::validate::{Check, Kind, Origin};
 use castle_spec::model::{Platform, StateStore};
+use castle_spec::values::SecretReference;
 use castle_spec::{Castle, Node, Severity};
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::project;
 use crate::secret::secret;
+use crate::vault::Chamber;
 
 const NO_IDENTITY: &str = "there is no age identity: make one with `age-keygen -o ~/.config/sops/age/keys.txt`, or name it by \
                            SOPS_AGE_KEY_FILE";
@@ -50,6 +57,7 @@ pub(crate) struct Kept {
     folder: PathBuf,
     /// Where it is kept, for people.
     pub(crate) place: String,
+    chamber: OnceLock<Option<Arc<Chamber>>>,
 }
 
 impl Kept {
@@ -70,7 +78,7 @@ impl Kept {
             }
             StateStore::S3(bucket) => crate::bucket::open(bucket, &file, &doors)?,
         };
-        Ok(Self { doors, file, castle, nodes, store, folder, place })
+        Ok(Self { doors, file, castle, nodes, store, folder, place, chamber: OnceLock::new() })
     }
 
     /// The castle and its platform: each pair has a memory of its own.
@@ -193,18 +201,116 @@ impl Kept {
         format!("{user}@{host}")
     }
 
+    /// The castle's vault, if its file names one: opened once, asked nothing yet.
+    pub(crate) fn chamber(&self) -> Result<Option<Arc<Chamber>>, String> {
+        if let Some(chamber) = self.chamber.get() {
+            return Ok(chamber.clone());
+        }
+        let opened = Chamber::open(self)?.map(Arc::new);
+        Ok(self.chamber.get_or_init(|| opened).clone())
+    }
+
+    /// What a reference of the file refers to, wherever that is.
+    pub(crate) async fn secret(&self, reference: &SecretReference) -> Result<Secret, String> {
+        match reference {
+            SecretReference::Vault(name) => match self.chamber()? {
+                Some(chamber) => chamber.secret(name).await,
+                None => Err(format!("{reference} refers to a vault, and the castle has none: add `secrets:`")),
+            },
+            _ => secret(reference, &self.file, self.doors.disk.as_ref()),
+        }
+    }
+
+    /// Everything that the file refers to, and what each should be.
+    pub(crate) async fn checks(&self) -> Result<Vec<Check>, String> {
+        let mut wanted: Vec<(String, Option<Kind>, &SecretReference)> = Vec::new();
+        if let Platform::Proxmox(proxmox) = &self.castle.platform.value {
+            wanted.push(("platform.proxmox.token".to_owned(), Some(Kind::ProxmoxToken), &proxmox.token.value));
+        }
+        if let Some(credential) = self.castle.gitops.as_ref().and_then(|gitops| gitops.credential.as_ref()) {
+            wanted.push(("gitops.credential".to_owned(), None, &credential.value));
+        }
+        for (registry, mirror) in self.castle.talos.mirrors.iter() {
+            let field = format!("talos.mirrors.{}.credential", registry.value);
+            wanted.extend(mirror.credential.as_ref().map(|credential| (field, None, &credential.value)));
+        }
+        let mut checks = Vec::new();
+        for (field, kind, reference) in wanted {
+            let secret = self.secret(reference).await.map_err(|why| format!("{field}: {why}"))?;
+            let origin = Origin::new(&field, &reference.to_string());
+            checks.extend(kind.or_else(|| kind_of(&secret)).map(|kind| Check::One(kind, secret, origin)));
+        }
+        Ok(checks)
+    }
+
+    /// What configurations of nodes are made of besides the file itself: its patches, and the logins of its mirrors.
+    pub(crate) async fn referred(&self) -> Result<Referred, String> {
+        let mut referred = Referred::default();
+        let files = self.nodes.iter().flat_map(|node| node.patches.iter().cloned());
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        for file in files.collect::<BTreeSet<String>>() {
+            let bytes = self.doors.disk.read(&folder.join(&file), castle_spec::MAX_BYTES);
+            let bytes = Zeroizing::new(bytes.map_err(|error| error.to_string())?);
+            let text = std::str::from_utf8(&bytes).map_err(|_| format!("the patch {file} is not text"))?;
+            referred.patches.insert(file, Secret::from(text.to_owned()));
+        }
+        for (registry, mirror) in self.castle.talos.mirrors.iter() {
+            let Some(reference) = &mirror.credential else { continue };
+            let credential = self.secret(reference).await;
+            let credential = credential.map_err(|why| format!("talos.mirrors.{}.credential: {why}", registry.value))?;
+            referred.credentials.insert(reference.value.clone(), credential);
+        }
+        Ok(referred)
+    }
+
     /// Where the secrets of one life of the castle are kept.
-    pub(crate) fn strongroom(&self, generation: u64, state: Option<State>) -> Arc<Strongroom> {
-        let disk = self.doors.disk.as_ref();
-        let given = self.castle.talos.bundle.as_ref();
+    pub(crate) fn strongroom(&self, castle: &CastleId, state: Option<State>) -> Arc<Strongroom> {
         Arc::new(Strongroom {
             state: state.map(|state| Arc::new(Mutex::new(state))),
-            generation,
-            given: given.map(|reference| secret(reference, &self.file, disk)),
+            generation: castle.generation,
+            given: self.given(),
+            saved: self.saved(castle),
             mint: Arc::new(SystemKeyMint),
             entropy: self.doors.entropy.clone(),
             clock: self.doors.clock.clone(),
         })
+    }
+
+    /// The search for the secrets of an existing cluster that the file names.
+    fn given(&self) -> Option<Search> {
+        let reference = self.castle.talos.bundle.as_ref()?.value.clone();
+        let wrong = |why| Fault::new(Class::Final, "talos.bundle", why);
+        let (file, disk, chamber) = (self.file.clone(), self.doors.disk.clone(), self.chamber());
+        Some(Box::new(move || {
+            let (reference, file, disk, chamber) = (reference.clone(), file.clone(), disk.clone(), chamber.clone());
+            Box::pin(async move {
+                let found = match (&reference, chamber) {
+                    (SecretReference::Vault(name), Ok(Some(chamber))) => chamber.secret(name).await,
+                    (SecretReference::Vault(_), Err(why)) => Err(why),
+                    _ => secret(&reference, &file, disk.as_ref()),
+                };
+                Some(found.map_err(wrong))
+            })
+        }))
+    }
+
+    /// The search for what this life of the castle has saved in its vault.
+    fn saved(&self, castle: &CastleId) -> Option<Search> {
+        self.castle.secrets.as_ref()?;
+        let (chamber, seal, castle) = (self.chamber(), self.seal().map(Arc::new), castle.clone());
+        Some(Box::new(move || {
+            let (chamber, seal, castle) = (chamber.clone(), seal.clone(), castle.clone());
+            Box::pin(async move {
+                let wrong = |why: String| Fault::new(Class::Final, "the castle's vault", why);
+                let found = async {
+                    let Some(chamber) = chamber.map_err(wrong)? else { return Ok(None) };
+                    let Some(sealed) = chamber.shelf(&castle).load().await?.0.remove(BUNDLE) else { return Ok(None) };
+                    let (generation, bundle) = opened(&*seal.map_err(wrong)?, &sealed).map_err(wrong)?;
+                    Ok((generation == castle.generation).then_some(bundle))
+                };
+                found.await.transpose()
+            })
+        }))
     }
 
     /// What tells this machine from others: drawn once, and kept beside the lock whose being free tells that a holder of this name is
@@ -231,6 +337,17 @@ impl Kept {
             }
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+/// What a credential is, by what it looks like; nothing for one of several parts, which whoever uses it takes apart.
+fn kind_of(credential: &Secret) -> Option<Kind> {
+    let text = credential.expose().trim();
+    match text {
+        _ if text.starts_with("-----BEGIN") || text.starts_with("ssh-") => Some(Kind::SshKey),
+        _ if text.starts_with("github_pat_") || text.starts_with("ghp_") => Some(Kind::GitHubToken),
+        _ if text.lines().count() == 1 && !text.starts_with('{') => Some(Kind::Line),
+        _ => None,
     }
 }
 

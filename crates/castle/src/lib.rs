@@ -15,6 +15,8 @@ mod project;
 mod resolved;
 mod secret;
 mod stand;
+mod terminal;
+mod vault;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,9 @@ macro_rules! verb {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    // Secrets are in this memory. Where the system does not allow to keep it from others, there is nothing else to do.
+    let _ = castle_seams::no_core_dumps();
+    std::panic::set_hook(Box::new(|panic| output::panicked(&castle_secrets::redact::panic_text(panic))));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -56,6 +61,7 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => verb!(plan, args, printer),
         Command::Up(args) => verb!(up, args, printer),
         Command::Status(args) => verb!(status, args, printer),
+        Command::Adopt(args) => verb!(adopt, args, printer),
         Command::Down(args) => verb!(down, args, printer),
         Command::Wipe(args) => verb!(wipe, args, printer),
         Command::Kubeconfig(args) => verb!(kubeconfig, args, printer),
@@ -63,6 +69,7 @@ pub fn main() -> ExitCode {
         Command::Datacenter(args) => waiting(commands::datacenter::run(&args, &mut printer)),
         Command::State(args) => waiting(commands::state::run(&args, &mut printer)),
         Command::Lock(args) => waiting(commands::lock::run(&args, &mut printer)),
+        Command::Secrets(args) => waiting(commands::secrets::run(&args, &mut printer)),
         Command::Schema(args) => commands::schema::run(&args, &mut printer),
         Command::Completions(args) => commands::completions::run(&args, &mut printer),
         Command::Man(args) => commands::man::run(&args, &disk, &mut printer),

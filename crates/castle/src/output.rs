@@ -6,6 +6,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
+use castle_secrets::redact;
 use serde_json::Value;
 
 use crate::cli::{Color, Global};
@@ -86,16 +87,26 @@ impl Printer {
         }
     }
 
+    /// What was asked for, byte by byte: nothing in it is taken for colour.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Exit {
+        let mut out = std::io::stdout().lock();
+        match out.write_all(bytes).and_then(|()| out.flush()) {
+            Ok(()) => Exit::Done,
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done,
+            Err(_) => Exit::Failed,
+        }
+    }
+
     /// What a person may want to know: not for programs, not when quiet.
     pub(crate) fn say(&mut self, text: &str) {
         if !self.json && !self.quiet {
-            self.data(&format!("{text}\n"));
+            self.data(&redact(&format!("{text}\n")));
         }
     }
 
     /// What went wrong or needs attention.
     pub(crate) fn complain(&mut self, text: &str) {
-        let _ = writeln!(self.err, "{text}");
+        let _ = writeln!(self.err, "{}", redact(text));
     }
 
     /// The same, where programs are told in the result object.
@@ -108,7 +119,7 @@ impl Printer {
     /// The result object, if asked for.
     pub(crate) fn result(&mut self, result: &Value) {
         if self.json {
-            self.data(&format!("{result}\n"));
+            self.data(&redact(&format!("{result}\n")));
         }
     }
 
@@ -135,6 +146,17 @@ impl Printer {
         }
         exit
     }
+}
+
+/// A question, at whose end the answer is typed.
+pub(crate) fn prompt(question: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(question.as_bytes()).and_then(|()| err.flush());
+}
+
+/// What is left to say when castle itself is at fault.
+pub(crate) fn panicked(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// How long ago, in words.

@@ -1,31 +1,98 @@
-//! What secret references refer to, as far as it can be had without SOPS and the vault.
+//! What secret references refer to, but for the vault; and the identities that open SOPS files.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Stdio;
 
 use castle_seams::Disk;
 use castle_secrets::Secret;
+use castle_secrets::sops::{Command, KeyPath, Keyring, Sealed, Surroundings, VARIABLES};
 use castle_spec::values::SecretReference;
 use zeroize::Zeroizing;
 
+use crate::terminal;
+
 /// No secret is longer.
 const MAX_SECRET_BYTES: u64 = 1 << 20;
+/// The one variable that holds identities themselves: no child gets it.
+pub(crate) const IDENTITY_VARIABLE: &str = "SOPS_AGE_KEY";
 
 /// What a reference in `castle_file` refers to. No error repeats any of it.
 pub(crate) fn secret(reference: &SecretReference, castle_file: &Path, disk: &dyn Disk) -> Result<Secret, String> {
+    let folder = castle_file.parent().unwrap_or(Path::new(""));
     let text = match reference {
         SecretReference::Env(name) => {
             std::env::var(name).map(Secret::from).map_err(|_| format!("the environment has no {name}"))?
         }
         SecretReference::File(path) => {
-            let file = castle_file.parent().unwrap_or(Path::new("")).join(path);
+            let file = folder.join(path);
             let bytes = disk.read(&file, MAX_SECRET_BYTES).map_err(|error| error.to_string())?;
             let bytes = Zeroizing::new(bytes);
             let text = std::str::from_utf8(&bytes).map_err(|_| format!("{} is not text", file.display()))?;
             Secret::from(text.trim_end_matches('\n').to_owned())
         }
-        SecretReference::Sops { .. } | SecretReference::Vault(_) => {
-            return Err(format!("{reference} cannot be opened by this castle yet: use env:NAME or file:PATH"));
+        SecretReference::Sops { file, path } => {
+            let sealed = Sealed::load(&folder.join(file), disk).map_err(|error| error.to_string())?;
+            let opened = with_keyring(disk, |keyring| sealed.open(keyring)).map_err(|error| error.to_string())?;
+            if path.is_empty() {
+                let all = opened.clear(opened.format()).map_err(|error| error.to_string())?;
+                let text = std::str::from_utf8(&all).map_err(|_| format!("{file} is not text"))?;
+                Secret::from(text.to_owned())
+            } else {
+                let path: KeyPath = path.parse().map_err(|error| format!("{reference}: {error}"))?;
+                opened.get(&path).map_err(|error| error.to_string())?
+            }
+        }
+        SecretReference::Vault(_) => {
+            return Err(format!(
+                "{reference} is needed before the vault is: use sops:FILE#path, env:NAME or file:PATH"
+            ));
         }
     };
-    if text.is_empty() { Err(format!("{reference} is empty")) } else { Ok(text) }
+    if text.is_empty() { Err(format!("{reference} is empty")) } else { Ok(Secret::registered(text)) }
+}
+
+/// These members of a mapping in a SOPS file, as far as they are there.
+pub(crate) fn members(
+    file: &Path,
+    mapping: &str,
+    names: &[&str],
+    disk: &dyn Disk,
+) -> Result<BTreeMap<String, Secret>, String> {
+    let sealed = Sealed::load(file, disk).map_err(|error| error.to_string())?;
+    let opened = with_keyring(disk, |keyring| sealed.open(keyring)).map_err(|error| error.to_string())?;
+    let mut found = BTreeMap::new();
+    for name in names {
+        let path: KeyPath = format!("{mapping}.{name}").parse().map_err(|error| format!("{mapping}: {error}"))?;
+        found.insert((*name).to_owned(), Secret::registered(opened.get(&path).map_err(|error| error.to_string())?));
+    }
+    Ok(found)
+}
+
+/// Lends the identities of whoever runs castle, from all the places where sops looks for them.
+pub(crate) fn with_keyring<T>(disk: &dyn Disk, then: impl FnOnce(&mut Keyring<'_>) -> T) -> T {
+    let variable = |name: &&str| Some(((*name).to_owned(), Secret::from(std::env::var(name).ok()?)));
+    let variables: BTreeMap<String, Secret> = VARIABLES.iter().filter_map(variable).collect();
+    let around = Surroundings {
+        variables,
+        disk,
+        run: &run,
+        passphrase: &|what| terminal::ask(&format!("Passphrase of {what}: ")),
+    };
+    then(&mut Keyring::gather(&around))
+}
+
+/// Runs a program that prints identities. What it says of its own accord goes to the terminal.
+fn run(command: &Command) -> Result<Secret, String> {
+    let [program, arguments @ ..] = command.words.as_slice() else { return Err("there is no command".to_owned()) };
+    let mut child = std::process::Command::new(program);
+    child.args(arguments).env("SOPS_AGE_RECIPIENT", &command.recipient).env_remove(IDENTITY_VARIABLE);
+    let output = child.stdin(Stdio::inherit()).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("{program} cannot be run: {error}"))?;
+    let printed = Zeroizing::new(output.stdout);
+    if !output.status.success() {
+        return Err(format!("{program} ended with {}", output.status));
+    }
+    let text = std::str::from_utf8(&printed).map_err(|_| format!("{program} printed no text"))?;
+    Ok(Secret::from(text.to_owned()))
 }

@@ -10,12 +10,14 @@ use std::time::Duration;
 use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Layer, Lease, Report, Tools, Wanted, lineage, run};
 use castle_layers::platform::{self, Design};
 use castle_layers::secrets::{self, Strongroom};
-use castle_layers::{Placed, Site, Survey, cluster, place, survey};
+use castle_layers::{Placed, Site, Survey, cluster, place, survey, vault};
 use castle_proxmox::client::Client;
 use castle_proxmox::model::Mark;
 use castle_proxmox::steps::Ground;
 use castle_seams::{SystemSignals, TcpDial};
+use castle_spec::Node;
 use castle_talos::steps::Wire;
+use serde_json::{Value, json};
 
 use crate::drive::{Driven, Setting, drive};
 use crate::hypervisor;
@@ -61,10 +63,15 @@ impl From<Denied> for Trouble {
     }
 }
 
+/// A fault with what to do about it.
+pub(crate) fn with_next(fault: &castle_engine::Fault) -> String {
+    let next = if fault.next.is_empty() { String::new() } else { format!("\n  next: {}", fault.next) };
+    format!("{fault}{next}")
+}
+
 impl From<castle_engine::Fault> for Trouble {
     fn from(fault: castle_engine::Fault) -> Self {
-        let next = if fault.next.is_empty() { String::new() } else { format!("\n  next: {}", fault.next) };
-        let text = format!("{fault}{next}");
+        let text = with_next(&fault);
         if fault.guarded { Self::Refused(text) } else { Self::Failed(text) }
     }
 }
@@ -187,11 +194,11 @@ impl Stand {
 
     /// Where the secrets of this life of the castle are kept, for whoever only looks: without a key to the state, too.
     pub(crate) fn window(&self, castle: &CastleId) -> Arc<Strongroom> {
-        self.kept.strongroom(castle.generation, self.kept.state(castle.clone()).ok())
+        self.kept.strongroom(castle, self.kept.state(castle.clone()).ok())
     }
 
     /// The steps that raise the castle, for whoever waits this long for a node that does not answer: not at all is only looking.
-    pub(crate) fn raise(
+    pub(crate) async fn raise(
         &self,
         ground: &Arc<Ground>,
         room: &Arc<Strongroom>,
@@ -201,8 +208,25 @@ impl Stand {
     ) -> Result<Graph, Trouble> {
         let (castle, nodes) = (&self.kept.castle, &self.kept.nodes);
         let mut graph = GraphBuilder::new();
+        let checks = self.kept.checks().await.map_err(Trouble::Failed)?;
+        let valid = secrets::valid(&mut graph, castle, checks, self.kept.doors.clock.clone());
         let (bundle, keys) = secrets::bundle(&mut graph, room, castle, &ground.castle, nodes, survey);
-        let design = Design { castle, nodes, placed, site: &self.site, survey, after: Some(&bundle) };
+        graph.after(bundle.clone(), valid);
+        let (castle_file, all_nodes) = (Arc::new(castle.clone()), Arc::new(nodes.clone()));
+        let after = match self.kept.chamber().map_err(Trouble::Failed)? {
+            None => bundle,
+            Some(chamber) => {
+                let keeping = vault::Keeping {
+                    shelf: chamber.shelf(&ground.castle),
+                    seal: self.kept.seal().ok().map(Arc::new),
+                    room: room.clone(),
+                    castle: castle_file.clone(),
+                    nodes: all_nodes.clone(),
+                };
+                vault::keep(&mut graph, keeping, &keys)
+            }
+        };
+        let design = Design { castle, nodes, placed, site: &self.site, survey, after: Some(&after) };
         platform::raise(&mut graph, ground, design);
         let wire = Wire {
             dial: Arc::new(TcpDial { timeout: REACHING }),
@@ -211,13 +235,44 @@ impl Stand {
             patience,
         };
         let plan = cluster::Plan {
-            castle: Arc::new(castle.clone()),
-            nodes: Arc::new(nodes.clone()),
+            castle: castle_file,
+            nodes: all_nodes,
             machines: cluster::machines(nodes, survey),
             wire: Arc::new(wire),
+            referred: Arc::new(self.kept.referred().await.map_err(Trouble::Failed)?),
         };
         cluster::form(&mut graph, &plan, &keys);
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))
+    }
+
+    /// The nodes and where they are, for programs and for the state.
+    pub(crate) fn nodes(&self, placed: &[Placed]) -> Value {
+        let node = |(node, placed): (&Node, &Placed)| {
+            json!({"name": node.name.value, "role": node.role.word(), "vmid": node.vmid.0, "host": placed.host,
+                "address": node.address.value.to_string(), "mac": node.mac.to_string()})
+        };
+        self.kept.nodes.iter().zip(placed).map(node).collect()
+    }
+
+    /// Writes down what the platform layer consists of, unless that is known already; and what has been seen of the state.
+    pub(crate) async fn remember(
+        &self,
+        room: &Strongroom,
+        placed: Option<&[Placed]>,
+        epoch: u64,
+    ) -> Result<(), Trouble> {
+        let Some(state) = &room.state else { return Ok(()) };
+        let mut state = state.lock().await;
+        if let Some(placed) = placed {
+            let layer = platform::layer();
+            let failed = |error: castle_engine::StateError| Trouble::Failed(error.to_string());
+            let payload = json!({"generation": room.generation, "nodes": self.nodes(placed)});
+            let known = state.latest(&layer).await.map_err(failed)?;
+            if known.is_none_or(|record| record.payload != payload) {
+                state.write(&layer, payload, epoch).await.map_err(failed)?;
+            }
+        }
+        self.kept.remember(&state).map_err(Trouble::Failed)
     }
 
     /// Runs a graph for a verb, under a lease.

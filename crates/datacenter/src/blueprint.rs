@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use crate::chance::Span;
+pub use crate::infisical::blueprint::{
+    Approvals, Import, Infisical, LONGEST_TOKEN, MachineIdentity, Placed, Project, RateLimits, Right,
+};
 pub use crate::proxmox::api::Version;
 
 mod latencies;
 mod roles;
 
-pub use latencies::{Latencies, TalosLatencies};
+pub use latencies::{Latencies, TalosLatencies, WorkloadLatencies};
 pub(crate) use roles::builtin;
 
 /// One gibibyte.
@@ -17,6 +20,21 @@ pub const GIB: u64 = 1 << 30;
 
 /// The secret of the token `castle@pve!embedded`. It is no secret: it opens nothing but a simulation on loopback.
 pub const EMBEDDED_TOKEN: &str = "ca571e00-0000-4000-8000-000000000000";
+
+/// Who logs in at the vault of the datacenter that castle embeds.
+pub const EMBEDDED_CLIENT_ID: &str = "ca571e00-0000-4000-8000-000000000001";
+
+/// What [`EMBEDDED_CLIENT_ID`] logs in with. It is no secret: there is nothing behind it but a simulation.
+pub const EMBEDDED_CLIENT_SECRET: &str = "embedded-embedded-embedded-embedded";
+
+/// The name of that vault.
+pub const EMBEDDED_VAULT: &str = "infisical";
+
+/// The one project in it.
+pub const EMBEDDED_PROJECT: &str = "castle";
+
+/// The one environment of that project.
+pub const EMBEDDED_ENVIRONMENT: &str = "embedded";
 
 /// The token that [`EMBEDDED_TOKEN`] belongs to.
 pub const EMBEDDED_TOKEN_ID: &str = "castle@pve!embedded";
@@ -53,6 +71,8 @@ pub struct Blueprint {
     pub latencies: Latencies,
     /// Whether the cluster has a quorum.
     pub has_quorum: bool,
+    /// The vaults.
+    pub infisical: Vec<Infisical>,
 }
 
 /// A machine that guests run on.
@@ -226,7 +246,7 @@ impl Stranger {
 
 impl Blueprint {
     /// The datacenter that the product serves: generation 9 with these hosts, a token with the least privileges that
-    /// castle needs, and two guests that are nobody's business. One host of the name `pve` if none is named.
+    /// castle needs, two guests that are nobody's business, and a vault. One host of the name `pve` if none is named.
     #[must_use]
     pub fn embedded(hosts: &[String]) -> Self {
         let mut hosts: Vec<Host> = hosts.iter().map(|name| Host::new(name)).collect();
@@ -265,6 +285,13 @@ impl Blueprint {
             seed: 0,
             latencies: Latencies::default(),
             has_quorum: true,
+            infisical: vec![Infisical::new(
+                EMBEDDED_VAULT,
+                EMBEDDED_PROJECT,
+                &[EMBEDDED_ENVIRONMENT],
+                EMBEDDED_CLIENT_ID,
+                EMBEDDED_CLIENT_SECRET,
+            )],
         }
     }
 
@@ -287,6 +314,13 @@ impl Blueprint {
     #[must_use]
     pub fn with_latencies(self, latencies: Latencies) -> Self {
         Self { latencies, ..self }
+    }
+
+    /// The same with one more vault.
+    #[must_use]
+    pub fn with_vault(mut self, vault: Infisical) -> Self {
+        self.infisical.push(vault);
+        self
     }
 
     /// The same with another seed.

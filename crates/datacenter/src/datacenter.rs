@@ -85,8 +85,8 @@ impl Datacenter {
         Self { shared: Arc::new(Shared { clock, world, witnesses, requests, changes, calendar }) }
     }
 
-    /// The way in over pipes in memory, without TLS: by the names of the hosts, port 8006, and by the addresses of nodes,
-    /// ports 50000 and 6443. Needs a tokio runtime, in which the connections are served.
+    /// The way in over pipes in memory, without TLS: by the names of the hosts, port 8006, by those of vaults, port 80,
+    /// and by the addresses of nodes, ports 50000 and 6443. Needs a tokio runtime, in which the connections are served.
     #[must_use]
     pub fn dial(&self) -> Arc<dyn Dial> {
         Arc::new(Pipes { datacenter: self.clone() })

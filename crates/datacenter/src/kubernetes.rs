@@ -1,7 +1,14 @@
-//! The Kubernetes API of control planes, as far as gates and `kubectl get nodes` need it.
+//! The Kubernetes API of control planes: one store a cluster, served by every control plane that is up and by whoever holds
+//! the shared address.
 //!
-//! It only reads: what nodes there are, and whether names resolve, comes from [`crate::talos::cluster`]. A whole API takes
-//! its place later.
+//! - [`store`] keeps objects with a revision for every change; [`kinds`] and [`schema`] say what is served and what it is
+//!   made of, from tables of facts; [`crd`] adds what definitions say.
+//! - [`api`] takes a request apart and hands it to [`read`], [`write`], [`patch`] or [`delete`]; [`fields`] knows who owns what.
+//! - [`admission`], [`webhooks`] and [`podsecurity`] have a say before an object is kept, [`validate`] and [`structural`] judge
+//!   it, [`access`] knows who may do what.
+//! - [`collect`] and [`workloads`] are the controllers, the scheduler and the nodes' agents: events of the world.
+//!
+//! A real server is the measure: where this one differs, this one is wrong.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -9,15 +16,16 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT, WARNING};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::CertificateDer;
-use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 
@@ -26,9 +34,51 @@ use crate::talos::api::Session;
 use crate::talos::credentials::{self, CERTIFICATE_HEADER};
 use crate::talos::route::Door;
 use crate::witness::{Called, Fate};
-use crate::world::World;
 
-mod objects;
+mod access;
+mod admission;
+mod api;
+mod body;
+mod bootstrap;
+mod cel;
+pub(crate) mod clusters;
+mod collect;
+mod crd;
+mod decode;
+mod defaults;
+mod delete;
+mod discovery;
+mod fields;
+mod kinds;
+pub(crate) mod kube;
+mod openapi;
+mod patch;
+mod podsecurity;
+mod quantity;
+mod read;
+mod request;
+mod scale;
+mod schema;
+mod selectors;
+mod services;
+mod status;
+mod store;
+mod strategic;
+mod structural;
+mod table;
+mod validate;
+mod value;
+pub(crate) mod webhooks;
+pub(crate) mod workloads;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use api::Reply;
+use read::Watch;
+use request::{Ask, Query, User};
+use status::Failure;
 
 /// Serves one connection until either end is gone.
 pub(crate) async fn serve<S>(datacenter: Datacenter, vmid: u32, life: u64, stream: S, session: Session)
@@ -39,7 +89,7 @@ where
     let line = Arc::new(Line { datacenter: datacenter.clone(), vmid, door, session, cut: Notify::new() });
     let service = service_fn(|request: Request<Incoming>| {
         let line = line.clone();
-        async move { Ok::<_, Infallible>(line.answer(&request).await) }
+        async move { Ok::<_, Infallible>(line.answer(request).await) }
     });
     let mut builder = http1::Builder::new();
     builder.auto_date_header(false);
@@ -63,36 +113,55 @@ struct Line {
     cut: Notify,
 }
 
-/// An answer: the status, and a text or an object.
-struct Said(StatusCode, Body);
-
-enum Body {
-    Text(&'static str),
-    Object(Value),
-}
+type Answer = UnsyncBoxBody<Bytes, Infallible>;
 
 impl Line {
-    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
         let clock = &self.datacenter.shared.clock;
         let latency = {
             let mut world = self.datacenter.world();
             let span = world.latencies.talos.kubernetes_call;
             world.draw(&format!("kubernetes call {}", self.vmid), span)
         };
+        let (parts, body) = request.into_parts();
+        let header = |name: &HeaderName| {
+            parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+        };
+        let certificate_header =
+            parts.headers.get(CERTIFICATE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let mut ask = Ask {
+            method: parts.method.as_str().to_owned(),
+            path: parts.uri.path().to_owned(),
+            query: Query::parse(parts.uri.query().unwrap_or_default()),
+            content_type: header(&CONTENT_TYPE),
+            accept: header(&ACCEPT),
+            user_agent: header(&USER_AGENT),
+            body: Vec::new(),
+            user: User::default(),
+        };
+        let token = header(&AUTHORIZATION).strip_prefix("Bearer ").map(|token| token.trim().to_owned());
+        let read = Limited::new(body, write::REQUEST_LIMIT).collect().await;
         clock.sleep(latency / 2).await;
-        let fate = self.fate(request);
+        let fate = self.fate(&ask);
         if fate == Fate::LostBefore || !self.datacenter.world().is_open(self.door) {
             return self.lost().await;
         }
-        let said = match &fate {
-            Fate::Refused(_, text) => failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", text),
-            _ => self.handle(request),
+        let reply = match (&fate, read) {
+            (Fate::Refused(_, text), _) => Reply::failure(&Failure::new(503, "ServiceUnavailable", text.clone())),
+            (_, Err(_)) => {
+                let text = format!("Request entity too large: limit is {}", write::REQUEST_LIMIT);
+                Reply::failure(&Failure::new(413, "RequestEntityTooLarge", text))
+            }
+            (_, Ok(read)) => {
+                ask.body = read.to_bytes().to_vec();
+                self.handle(ask, certificate_header.as_deref(), token.as_deref())
+            }
         };
         clock.sleep(latency - latency / 2).await;
         if fate == Fate::LostAfter {
             return self.lost().await;
         }
-        response(said)
+        self.response(reply)
     }
 
     async fn lost<T>(&self) -> T {
@@ -100,114 +169,149 @@ impl Line {
         std::future::pending().await
     }
 
-    fn fate(&self, request: &Request<Incoming>) -> Fate {
+    fn fate(&self, ask: &Ask) -> Fate {
         let address = {
             let world = self.datacenter.world();
-            world
-                .talos
-                .nodes
-                .get(&self.vmid)
-                .and_then(super::talos::node::Node::address)
-                .map(|ip| ip.to_string())
-                .unwrap_or_default()
+            let node = world.talos.nodes.get(&self.vmid);
+            node.and_then(super::talos::node::Node::address).map(|ip| ip.to_string()).unwrap_or_default()
         };
         let called = Called {
             number: self.datacenter.number(),
             vmid: self.vmid,
             address,
-            method: format!("{} {}", request.method(), request.uri().path()),
-            is_change: !["GET", "HEAD"].contains(&request.method().as_str()),
+            method: format!("{} {}", ask.method, ask.path),
+            is_change: !["GET", "HEAD"].contains(&ask.method.as_str()),
         };
         let witnesses = self.datacenter.witnesses();
-        witnesses
-            .iter()
-            .map(|witness| witness.call(&called))
-            .find(|fate| *fate != Fate::Handled)
-            .unwrap_or(Fate::Handled)
+        let mut fates = witnesses.iter().map(|witness| witness.call(&called));
+        fates.find(|fate| *fate != Fate::Handled).unwrap_or(Fate::Handled)
     }
 
-    fn handle(&self, request: &Request<Incoming>) -> Said {
-        let header = request.headers().get(CERTIFICATE_HEADER).and_then(|value| value.to_str().ok());
+    fn handle(&self, mut ask: Ask, header: Option<&str>, token: Option<&str>) -> Reply {
         let certificate = match &self.session {
             Session::Tls(certificate) => certificate.clone(),
             Session::Plain => header.and_then(|text| STANDARD.decode(text).ok()).map(CertificateDer::from),
         };
         let now = self.datacenter.calendar();
-        let world = self.datacenter.world();
+        let mut world = self.datacenter.world();
         let config = world.talos.nodes.get(&self.vmid).and_then(|node| node.config()).cloned();
         let Some(config) = config else {
-            return failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "stopping");
+            return Reply::failure(&Failure::new(503, "ServiceUnavailable", "stopping"));
         };
         let authorities =
             config.kubernetes.as_ref().map(super::talos::config::Authority::certificates).unwrap_or_default();
-        let path = request.uri().path();
         let named = certificate.as_ref().map(|certificate| credentials::judge(Some(certificate), &authorities, now));
-        match named {
-            Some(Err(_)) => failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
-            None if !config.anonymous_paths().iter().any(|open| path == open) => {
-                failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+        let of_token = || token.and_then(|token| world.kubernetes.get(&config.key)?.token_user(token));
+        ask.user = match named {
+            // A certificate that names nobody is no proof of anybody.
+            Some(Ok(named)) if !named.common_name.is_empty() => {
+                let mut groups = named.organizations;
+                groups.push("system:authenticated".to_owned());
+                User { name: named.common_name, groups, uid: String::new() }
             }
-            Some(Ok(named)) if !named.organizations.iter().any(|group| group == "system:masters") => {
-                let user = named.common_name;
-                failure(StatusCode::FORBIDDEN, "Forbidden", &format!("User {user:?} cannot get path {path:?}"))
+            Some(_) => return Reply::failure(&Failure::unauthorized()),
+            None => match of_token() {
+                Some(user) => user,
+                None if config.anonymous_paths().contains(&ask.path) => User::master("system:anonymous"),
+                None => return Reply::failure(&Failure::unauthorized()),
+            },
+        };
+        if !world.is_api_ready(self.vmid) {
+            return match ask.path.as_str() {
+                "/livez" | "/healthz" => Reply::text(200, "ok"),
+                "/readyz" => Reply::text(500, "[-]etcd failed: reason withheld\nreadyz check failed\n"),
+                "/version" => Reply::object(200, discovery::version(&config.kubernetes_version)),
+                _ => Reply::failure(&Failure::new(503, "ServiceUnavailable", "etcdserver: no leader")),
+            };
+        }
+        let reply = world.kubernetes(&config.key, |kube| kube.handle(&ask));
+        reply.unwrap_or_else(|| Reply::failure(&Failure::new(503, "ServiceUnavailable", "etcdserver: no leader")))
+    }
+
+    fn response(&self, reply: Reply) -> Response<Answer> {
+        let full = |bytes: Vec<u8>| Full::new(Bytes::from(bytes)).boxed_unsync();
+        let retry = match &reply {
+            Reply::Object { object, .. } => value::number(object, "details.retryAfterSeconds"),
+            _ => None,
+        };
+        let (code, kind, body, warnings) = match reply {
+            Reply::Object { code, object, warnings } => {
+                (code, "application/json", full(object.to_string().into_bytes()), warnings)
             }
-            _ => read(&world, self.vmid, &config.key, request.method().as_str(), path),
+            Reply::Raw(code, kind, bytes) => (code, kind, full(bytes), Vec::new()),
+            Reply::Watch(watch) => (200, "application/json", self.stream(*watch), Vec::new()),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if let Some(seconds) = retry {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
+        for warning in warnings {
+            let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            // A text that no header can hold warns nobody.
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
+                headers.append(WARNING, value);
+            }
+        }
+        response
+    }
+
+    /// The changes that somebody watches, as they come.
+    fn stream(&self, watch: Watch) -> Answer {
+        let key = {
+            let world = self.datacenter.world();
+            world
+                .talos
+                .nodes
+                .get(&self.vmid)
+                .and_then(|node| node.config())
+                .map(|config| config.key.clone())
+                .unwrap_or_default()
+        };
+        let state = Watching { datacenter: self.datacenter.clone(), key, door: self.door, watch };
+        let frames = stream::unfold(Some(state), |state| async move {
+            let mut state = state?;
+            let (text, is_over) = state.next().await;
+            let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(text)));
+            Some((frame, (!is_over).then_some(state)))
+        });
+        StreamBody::new(frames).boxed_unsync()
     }
 }
 
-fn read(world: &World, vmid: u32, key: &str, method: &str, path: &str) -> Said {
-    if method != "GET" {
-        return failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "nothing is changed here");
-    }
-    let is_ready = world.is_api_ready(vmid);
-    let found = match path {
-        "/livez" | "/healthz" => return Said(StatusCode::OK, Body::Text("ok")),
-        "/readyz" if is_ready => return Said(StatusCode::OK, Body::Text("ok")),
-        "/readyz" => {
-            return Said(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                Body::Text("[-]etcd failed: reason withheld\nreadyz check failed\n"),
-            );
-        }
-        "/version" => Some(objects::version(world, vmid)),
-        _ if !is_ready => {
-            return failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "etcdserver: no leader");
-        }
-        "/api" => Some(objects::api_versions()),
-        "/apis" => Some(objects::api_groups()),
-        "/api/v1" => Some(objects::core_resources()),
-        "/apis/apps/v1" => Some(objects::apps_resources()),
-        "/api/v1/nodes" => Some(objects::nodes(world, key)),
-        "/apis/apps/v1/namespaces/kube-system/deployments/coredns" => objects::coredns(world, key),
-        path => path.strip_prefix("/api/v1/nodes/").and_then(|name| objects::node(world, key, name)),
-    };
-    match found {
-        Some(object) => Said(StatusCode::OK, Body::Object(object)),
-        None => failure(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource"),
-    }
+/// A watch that is served.
+struct Watching {
+    datacenter: Datacenter,
+    key: String,
+    door: Door,
+    watch: Watch,
 }
 
-fn failure(code: StatusCode, reason: &str, message: &str) -> Said {
-    let object = json!({
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code.as_u16(),
-    });
-    Said(code, Body::Object(object))
-}
-
-fn response(Said(status, body): Said) -> Response<Full<Bytes>> {
-    let (kind, bytes) = match body {
-        Body::Text(text) => ("text/plain; charset=utf-8", Bytes::from_static(text.as_bytes())),
-        Body::Object(object) => ("application/json", Bytes::from(object.to_string())),
-    };
-    let mut response = Response::new(Full::new(bytes));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
+impl Watching {
+    /// The next events, one a line, and whether they are the last.
+    async fn next(&mut self) -> (String, bool) {
+        let clock = self.datacenter.shared.clock.clone();
+        loop {
+            let (key, door, watch) = (&self.key, self.door, &mut self.watch);
+            let wait = watch.wakes().saturating_sub(self.datacenter.shared.clock.monotonic());
+            let look = self.datacenter.until(|world| {
+                if !world.is_open(door) {
+                    return Some((Vec::new(), true));
+                }
+                let told = world.kubernetes(key, |kube| (watch.next(kube), watch.is_over()));
+                told.filter(|(events, is_over)| !events.is_empty() || *is_over)
+            });
+            let told = tokio::select! {
+                biased;
+                told = look => Some(told),
+                () = clock.sleep(wait) => None,
+            };
+            if let Some((events, is_over)) = told {
+                let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
+                return (lines, is_over);
+            }
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! The embedded datacenter: a Proxmox VE in this process, and the Talos nodes that its guests become, as their clients know
-//! them.
+//! The embedded datacenter: a Proxmox VE in this process, the Talos nodes that its guests become, and the vaults beside it, as
+//! their clients know them.
 //!
 //! - [`Blueprint`] says what it is made of, [`Datacenter`] is one.
 //! - [`Datacenter::dial`] leads into it over pipes in memory, in whatever time its clock has: for tests and rehearsals.
@@ -10,6 +10,8 @@
 //! A guest that was started from an image of Talos is a node once it has booted, at the addresses that its cloud-init drive
 //! says: its Talos API at port 50000, and on control planes the Kubernetes API at 6443. Over pipes there is no TLS; a client
 //! then tells its certificate in a header ([`CERTIFICATE_HEADER`]), and the node judges it as it judges one of a real session.
+//!
+//! A vault ([`blueprint::Infisical`]) is dialled by its name at port [`VAULT_PORT`], or listens by [`Datacenter::serve_vault`].
 //!
 //! Nothing runs in the background: every request first lets the world catch up with the clock. The same seed and the same
 //! requests at the same times give the same answers.
@@ -24,6 +26,7 @@ pub mod blueprint;
 mod chance;
 mod clock;
 mod datacenter;
+mod infisical;
 mod kubernetes;
 mod machines;
 pub mod proxmox;
@@ -33,9 +36,16 @@ mod transport;
 mod witness;
 mod world;
 
-pub use blueprint::{Blueprint, EMBEDDED_PASSWORD, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, Latencies};
+pub use blueprint::{
+    Blueprint, EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_ENVIRONMENT, EMBEDDED_PASSWORD, EMBEDDED_PROJECT,
+    EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, EMBEDDED_VAULT, Latencies,
+};
 pub use clock::ScaledClock;
 pub use datacenter::Datacenter;
+pub use infisical::VaultView;
+pub use infisical::reply::{VaultAsked, VaultReply};
+pub use kubernetes::webhooks::{Webhook, WebhookFault};
+pub use kubernetes::workloads::PodFault;
 pub use machines::{CloudInit, Machine};
 pub use proxmox::api::Version;
 pub use proxmox::checksum;
@@ -44,7 +54,7 @@ pub use talos::credentials::CERTIFICATE_HEADER;
 pub use talos::node::Stage;
 pub use talos::views::{ClusterView, KubernetesNodeView, MemberView, NodeView};
 pub use talos::{KUBERNETES_PORT, TALOS_PORT};
-pub use transport::PORT;
 pub use transport::loopback::{ServeError, Serving};
+pub use transport::{PORT, VAULT_PORT};
 pub use witness::{Asked, Called, Fate, Reply, Witness};
 pub use world::tasks::{Ending, TaskRecord};

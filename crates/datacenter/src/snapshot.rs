@@ -51,6 +51,8 @@ pub struct Snapshot {
     pub tasks: Vec<TaskRecord>,
     /// The guests in each pool.
     pub pools: BTreeMap<String, BTreeSet<u32>>,
+    /// The objects of clusters by cluster, collection and place (`namespace/name`), with the revision of their last change.
+    pub objects: BTreeMap<(String, String, String), String>,
 }
 
 impl Snapshot {
@@ -88,6 +90,7 @@ impl Snapshot {
             volumes,
             tasks: world.tasks.records().cloned().collect(),
             pools: world.pools.iter().map(|(name, pool)| (name.clone(), pool.guests.clone())).collect(),
+            objects: world.kubernetes.objects().collect(),
         }
     }
 
@@ -123,6 +126,9 @@ impl fmt::Display for Snapshot {
         }
         for (name, members) in &self.pools {
             writeln!(f, "pool {name}: {members:?}")?;
+        }
+        for ((cluster, collection, place), revision) in &self.objects {
+            writeln!(f, "object {collection} {place} of {cluster}: {revision}")?;
         }
         Ok(())
     }

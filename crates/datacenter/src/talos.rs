@@ -24,6 +24,7 @@ pub(crate) mod stages;
 pub(crate) mod story;
 pub(crate) mod tls;
 pub(crate) mod views;
+pub(crate) mod volumes;
 pub(crate) mod yaml;
 
 use cluster::Cluster;
@@ -42,8 +43,6 @@ pub(crate) enum Happening {
     Node(u32, u64, Moment),
     /// An address that control planes share is claimed. The number tells one campaign from the next.
     Claim(String, IpAddr, u64),
-    /// Names of the cluster resolve.
-    Dns(String),
     /// A node has been silent for too long, if it still is in this life.
     Silent(u32, u64),
 }
@@ -59,6 +58,8 @@ pub(crate) struct Talos {
     pub(crate) is_time_lost: bool,
     /// Whether the discovery service does not answer.
     pub(crate) is_discovery_lost: bool,
+    /// The addresses that devices have of which nobody here knows.
+    pub(crate) occupied: BTreeSet<IpAddr>,
     /// How many servers of the Talos API there have been.
     pub(crate) apids: u64,
     /// The nodes that take over a configuration this very moment.

@@ -7,3 +7,6 @@ pub(crate) mod pipes;
 
 /// The port that Proxmox listens at.
 pub const PORT: u16 = 8006;
+
+/// The port that vaults are dialled at over pipes, where there is no TLS.
+pub const VAULT_PORT: u16 = 80;

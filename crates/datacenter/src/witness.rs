@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::infisical::reply::{VaultAsked, VaultReply};
+
 /// A request, before it is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -66,6 +68,11 @@ pub trait Witness: Send + Sync {
     fn call(&self, _: &Called) -> Fate {
         Fate::Handled
     }
+
+    /// Sees a request to an Infisical, as [`Witness::request`] sees those to a hypervisor.
+    fn vault(&self, _: &VaultAsked, handle: &mut dyn FnMut() -> VaultReply) -> Option<VaultReply> {
+        Some(handle())
+    }
 }
 
 /// A call of the Talos or Kubernetes API of a node, before it is judged.
@@ -108,6 +115,23 @@ pub(crate) fn witnessed(
         witnessed(rest, asked, handle).unwrap_or_else(|| {
             is_dropped = true;
             Reply::failure(596, "Broken pipe")
+        })
+    });
+    reply.filter(|_| !is_dropped)
+}
+
+/// As [`witnessed`], for requests to an Infisical.
+pub(crate) fn witnessed_vault(
+    witnesses: &[std::sync::Arc<dyn Witness>],
+    asked: &VaultAsked,
+    handle: &mut dyn FnMut() -> VaultReply,
+) -> Option<VaultReply> {
+    let Some((first, rest)) = witnesses.split_first() else { return Some(handle()) };
+    let mut is_dropped = false;
+    let reply = first.vault(asked, &mut || {
+        witnessed_vault(rest, asked, handle).unwrap_or_else(|| {
+            is_dropped = true;
+            VaultReply::failure(500, "InternalServerError", "Something went wrong")
         })
     });
     reply.filter(|_| !is_dropped)

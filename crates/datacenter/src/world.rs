@@ -9,6 +9,8 @@ use std::time::Duration;
 use crate::access::Access;
 use crate::blueprint::{Blueprint, Host, Latencies, Span, Version};
 use crate::chance::Chance;
+use crate::infisical;
+use crate::kubernetes::clusters::Clusters;
 use crate::machines::Machines;
 use crate::talos::Talos;
 
@@ -55,6 +57,9 @@ pub(crate) struct World {
     pub(crate) locks: Locks,
     pub(crate) machines: Machines,
     pub(crate) talos: Talos,
+    /// The vaults by the names that they are dialled by.
+    pub(crate) infisical: BTreeMap<String, infisical::Site>,
+    pub(crate) kubernetes: Clusters,
     /// Counts what happened that somebody may wait for.
     pub(crate) revision: u64,
     /// What the hosts last told of their guests.
@@ -87,6 +92,8 @@ impl World {
             locks: Locks::default(),
             machines: Machines::default(),
             talos: Talos::default(),
+            infisical: BTreeMap::new(),
+            kubernetes: Clusters::default(),
             revision: 0,
             seen: BTreeMap::new(),
             effects: BTreeMap::new(),
@@ -99,6 +106,10 @@ impl World {
             world.settle(stranger);
         }
         world.begin_broadcasts();
+        let epoch = world.epoch();
+        for site in blueprint.infisical {
+            world.infisical.insert(site.host.clone(), infisical::Site::new(site, &mut world.chance, epoch));
+        }
         world
     }
 
@@ -120,6 +131,7 @@ impl World {
                     self.talos_happens(&happening);
                     self.touch();
                 }
+                Event::Kubernetes(key, etcd, due) => self.kubernetes_happens(&key, etcd, &due),
             }
             self.talos_prune();
         }
@@ -149,6 +161,15 @@ impl World {
 
     pub(crate) fn is_up(&self, host: &str) -> bool {
         self.hosts.contains_key(host) && !self.down.contains(host)
+    }
+
+    pub(crate) fn is_vault_up(&self, host: &str) -> bool {
+        self.vault_state(host) == Some(true)
+    }
+
+    /// Whether a vault is up; nothing if there is none of this name.
+    pub(crate) fn vault_state(&self, host: &str) -> Option<bool> {
+        self.infisical.get(host).map(infisical::Site::is_up)
     }
 
     /// The guest of this number on this host, or the vendor's words for its absence.

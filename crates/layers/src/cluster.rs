@@ -1,28 +1,27 @@
 //! The rest of the platform layer: nodes that have their configuration, one bootstrap, and the gates before anything is put into the
 //! cluster.
 
+mod configuration;
+mod drift;
 mod gates;
 
-use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{GraphBuilder, Handle, Place, StepId};
-use castle_spec::model::{Cni, Storage};
+use castle_spec::model::Cni;
 use castle_spec::{Castle, Node, Role};
-use castle_talos::model::bundle::{Bundle, EncryptionSecret};
-use castle_talos::model::config::{
-    self, Authority, Cluster, Configuration, Disk, Input, Link, Route, Secrets, Vip, Volume,
-};
-use castle_talos::model::pki::Credential;
+use castle_talos::model::bundle::Bundle;
 use castle_talos::steps::{Bootstrap, Configure, Configured, Keys, Machine, Members, Whom, Wire};
 
 use crate::platform;
 use crate::survey::Survey;
-use gates::{Api, CoreDns, NodesReady, Site as ApiSite};
 
-/// The name of the one link that a node has.
-const LINK: &str = "net0";
+pub use configuration::{ConfigurationError, Referred, configuration};
+pub use drift::drift;
+use gates::{Api, CoreDns, NodesReady, SharedApi, Site as ApiSite, VolumeReady};
+
 /// Where the Kubernetes API listens.
 const API_PORT: u16 = 6443;
 
@@ -31,107 +30,11 @@ const API_PORT: u16 = 6443;
 pub fn api_address(castle: &Castle, nodes: &[Node]) -> String {
     let first = nodes.iter().find(|node| node.role == Role::ControlPlane).map(|node| node.address.value);
     let address = castle.network.vip.as_ref().map(|vip| vip.value).or(first);
-    address.map_or_else(String::new, |address| match address.is_ipv6() {
-        true => format!("https://[{address}]:{API_PORT}"),
-        false => format!("https://{address}:{API_PORT}"),
-    })
+    address.map_or_else(String::new, url)
 }
 
-/// The configuration of a node.
-///
-/// # Errors
-///
-/// What is wrong with it, as a sentence.
-pub fn configuration(castle: &Castle, nodes: &[Node], node: &Node, bundle: &Bundle) -> Result<Configuration, String> {
-    let EncryptionSecret::Secretbox(secretbox) = &bundle.encryption else {
-        return Err("the bundle is of Talos 1.2 or older: its encryption secret has no place in today's configuration"
-            .to_owned());
-    };
-    let secrets = Secrets {
-        cluster_id: &bundle.cluster_id,
-        cluster_secret: bundle.cluster_secret.expose(),
-        token: bundle.bootstrap_token.expose(),
-        trustd_token: bundle.trustd_token.expose(),
-        secretbox: secretbox.expose(),
-        etcd: authority(&bundle.etcd),
-        k8s: authority(&bundle.kubernetes),
-        aggregator: authority(&bundle.aggregator),
-        os: authority(&bundle.talos),
-        service_account_key: bundle.service_account.expose(),
-    };
-    let role = match node.role {
-        Role::ControlPlane => config::Role::ControlPlane,
-        Role::Worker => config::Role::Worker,
-    };
-    let contract = config::Contract::of(&castle.talos.version.value.to_string())
-        .ok_or_else(|| format!("castle does not know the configuration of Talos {}", castle.talos.version.value))?;
-    let input = Input { secrets, cluster: cluster(castle, nodes), node: own(castle, node) };
-    config::generate(contract, role, &input).map_err(|error| error.to_string())
-}
-
-fn authority(credential: &Credential) -> Authority<'_> {
-    Authority { certificate: &credential.certificate, key: credential.key.expose() }
-}
-
-/// What all nodes share.
-fn cluster(castle: &Castle, nodes: &[Node]) -> Cluster {
-    let kubernetes = &castle.kubernetes;
-    let has_workers = nodes.iter().any(|node| node.role == Role::Worker);
-    let schedules = kubernetes.schedule_on_control_planes.as_ref().map_or(!has_workers, |schedules| schedules.value);
-    Cluster {
-        pod_subnets: kubernetes.pod_subnets.iter().map(|subnet| subnet.to_string()).collect(),
-        service_subnets: kubernetes.service_subnets.iter().map(|subnet| subnet.to_string()).collect(),
-        cni: match kubernetes.cni.value {
-            Cni::Flannel => config::Cni::Flannel,
-            Cni::None => config::Cni::None,
-        },
-        kube_proxy: kubernetes.kube_proxy.value,
-        schedule_on_control_planes: schedules,
-        balance_to_control_planes: !has_workers,
-        ..Cluster::new(castle.castle.as_str(), &api_address(castle, nodes), &kubernetes.version.value.to_string())
-    }
-}
-
-/// What is a node's own.
-fn own(castle: &Castle, node: &Node) -> config::Node {
-    let network = &castle.network;
-    let longhorn = matches!(castle.storage.value, Storage::Longhorn(_)) && node.data_disk.is_some();
-    let taints = node.taints.iter().map(|taint| {
-        let (key, value, effect) = taint.parts();
-        (key.to_owned(), if value.is_empty() { effect.to_owned() } else { format!("{value}:{effect}") })
-    });
-    config::Node {
-        hostname: Some(node.name.value.clone()),
-        certificate_sans: vec![node.address.value.to_string()],
-        links: vec![Link {
-            name: LINK.to_owned(),
-            mac: Some(node.mac.to_string().to_lowercase()),
-            mtu: None,
-            addresses: vec![format!("{}/{}", node.address.value, network.cidr.prefix_len())],
-            routes: vec![Route { destination: None, gateway: network.gateway.value.to_string() }],
-        }],
-        vip: network.vip.as_ref().map(|vip| Vip { address: vip.value.to_string(), link: LINK.to_owned() }),
-        nameservers: network.nameservers.iter().map(|server| server.value.to_string()).collect(),
-        time_servers: network.time_servers.iter().map(|server| server.to_string()).collect(),
-        install: None,
-        volumes: if longhorn { vec![Volume::longhorn(Disk::NotSystem)] } else { Vec::new() },
-        labels: node.labels.clone(),
-        taints: taints.collect(),
-        mirrors: castle
-            .talos
-            .mirrors
-            .iter()
-            .map(|(registry, mirror)| config::Mirror {
-                registry: registry.to_string(),
-                endpoints: mirror.endpoints.iter().map(|endpoint| (endpoint.to_string(), false)).collect(),
-                skip_fallback: false,
-            })
-            .collect(),
-        registry_logins: Vec::new(),
-        kernel_modules: castle.talos.kernel_modules.iter().map(|module| (module.to_string(), Vec::new())).collect(),
-        sysctls: BTreeMap::new(),
-        kubelet_args: BTreeMap::new(),
-    }
+fn url(address: IpAddr) -> String {
+    if address.is_ipv6() { format!("https://[{address}]:{API_PORT}") } else { format!("https://{address}:{API_PORT}") }
 }
 
 /// What a cluster is formed from.
@@ -145,6 +48,8 @@ pub struct Plan {
     pub machines: Vec<Machine>,
     /// How nodes are reached.
     pub wire: Arc<Wire>,
+    /// What the file refers to.
+    pub referred: Arc<Referred>,
 }
 
 fn id(kind: &str, name: &str) -> StepId {
@@ -179,21 +84,25 @@ pub fn gates(castle: &Castle, nodes: &[Node]) -> Vec<(StepId, String)> {
 /// Adds the steps that make a cluster of the nodes, each after its machine runs; returns the promise of each node that has its
 /// configuration.
 pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Vec<Handle<Configured>> {
-    let Plan { castle, nodes, machines, wire } = plan;
+    let Plan { castle, nodes, machines, wire, referred } = plan;
     let whom = |node: &Node| Whom { name: node.name.value.clone(), address: node.address.value };
     let mut configured = Vec::new();
     for (node, machine) in nodes.iter().zip(machines) {
-        let (castle, all, own) = (castle.clone(), nodes.clone(), node.clone());
-        let compose = Box::new(move |bundle: &Bundle| configuration(&castle, &all, &own, bundle));
+        let (castle, all, own, referred) = (castle.clone(), nodes.clone(), node.clone(), referred.clone());
+        let compose = Box::new(move |bundle: &Bundle| {
+            let made = configuration(&castle, &all, &own, bundle, &referred);
+            made.map_err(|error| error.fault(&own.name.value))
+        });
         let step = id("config", &node.name.value);
         let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        let handle = graph.step(
-            step.clone(),
-            place,
-            (keys.clone(),),
-            Configure::new(wire.clone(), whom(node), *machine, compose),
-        );
+        let configure = Configure::new(wire.clone(), whom(node), *machine, compose);
+        let handle = graph.step(step.clone(), place, (keys.clone(),), configure);
         graph.after(step, platform::power_step(node));
+        if configuration::has_longhorn(&plan.castle, node) {
+            let gate = VolumeReady::new(wire.clone(), whom(node), configuration::LONGHORN);
+            let place = Place { lane: None, predicted: Duration::from_secs(5) };
+            graph.gate(id("volume", &node.name.value), place, (keys.clone(), handle.clone()), gate);
+        }
         configured.push(handle);
     }
     let control_planes: Vec<Whom> = nodes.iter().filter(|node| node.role == Role::ControlPlane).map(whom).collect();
@@ -214,18 +123,18 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Vec<H
     graph.gate(id("etcd", "members"), place(20), (keys.clone(), begun.clone()), gate);
     let at = |address: String| ApiSite { wire: wire.clone(), address };
     if let Some(first) = control_planes.first() {
-        let address = first.address;
-        let address = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
-        let api = Api::new(at(format!("https://{address}:{API_PORT}")), &first.name);
+        let api = Api::new(at(url(first.address)), &first.name);
         graph.gate(id("api", &first.name), place(15), (keys.clone(), begun.clone()), api);
     }
     let shared = at(api_address(castle, nodes));
-    let reached = graph.gate(
-        id("api", "endpoint"),
-        place(20),
-        (keys.clone(), begun),
-        Api::new(shared.clone(), "the castle's endpoint"),
-    );
+    let (endpoint, needs) = (id("api", "endpoint"), (keys.clone(), begun));
+    let reached = match &castle.network.vip {
+        Some(vip) => {
+            let own = control_planes.iter().map(|whom| (whom.clone(), at(url(whom.address)))).collect();
+            graph.gate(endpoint, place(20), needs, SharedApi::new(shared.clone(), vip.value, own))
+        }
+        None => graph.gate(endpoint, place(20), needs, Api::new(shared.clone(), "the castle's endpoint")),
+    };
     if castle.kubernetes.cni.value == Cni::Flannel {
         let names = nodes.iter().map(|node| node.name.value.clone()).collect();
         let gate = NodesReady::new(shared.clone(), names);

@@ -66,7 +66,9 @@ impl Finding {
         Self { check, verdict, subject: subject.into(), evidence: evidence.into(), next: String::new() }
     }
 
-    fn well(check: &'static str, subject: impl Into<String>, evidence: impl Into<String>) -> Self {
+    /// A finding that all is well.
+    #[must_use]
+    pub fn well(check: &'static str, subject: impl Into<String>, evidence: impl Into<String>) -> Self {
         Self::new(check, Verdict::Well, subject, evidence)
     }
 

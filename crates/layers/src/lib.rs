@@ -16,6 +16,7 @@ pub mod platform;
 pub mod secrets;
 mod site;
 mod survey;
+pub mod vault;
 
 pub use placement::{Crowded, Placed, Why, place};
 pub use site::Site;

@@ -9,6 +9,7 @@ use castle_engine::{
 use castle_proxmox::model::Mark;
 use castle_seams::{BoxFuture, Clock, Entropy, KeyMint};
 use castle_secrets::Secret;
+use castle_secrets::validate::{Check, SecretsValid};
 use castle_spec::model::ServiceAccountKey;
 use castle_spec::{Castle, Node};
 use castle_talos::model::bundle::{self, Bundle};
@@ -32,8 +33,10 @@ pub struct Strongroom {
     pub state: Option<Arc<Mutex<State>>>,
     /// Which life of the castle it is for: each has secrets of its own.
     pub generation: u64,
-    /// The secrets of an existing cluster, to be used where there are none yet; or why they cannot be had.
-    pub given: Option<Result<Secret, String>>,
+    /// Finds the secrets of an existing cluster that the file names.
+    pub given: Option<Search>,
+    /// Finds what this life of the castle has saved in its vault.
+    pub saved: Option<Search>,
     /// Where keys come from.
     pub mint: Arc<dyn KeyMint>,
     /// Chance.
@@ -42,8 +45,11 @@ pub struct Strongroom {
     pub clock: Arc<dyn Clock>,
 }
 
+/// Finds a bundle elsewhere than in the state; nothing if there is none.
+pub type Search = Box<dyn Fn() -> BoxFuture<'static, Option<Result<Secret, Fault>>> + Send + Sync>;
+
 impl Strongroom {
-    fn doors(&self) -> Doors<'_> {
+    pub(crate) fn doors(&self) -> Doors<'_> {
         Doors { mint: self.mint.as_ref(), entropy: self.entropy.as_ref(), clock: self.clock.as_ref() }
     }
 
@@ -71,6 +77,11 @@ fn fault(error: &StateError) -> Fault {
         _ => Class::Final,
     };
     Fault::new(class, "the sealed state", error.to_string()).next("castle state show")
+}
+
+fn other_cluster() -> Fault {
+    Fault::guard("talos.bundle", "is of another cluster than the one that this castle was raised with")
+        .next("remove talos.bundle from castle.yaml; or, for a cluster with these secrets: castle down, then castle up")
 }
 
 /// Mints the bundle, and issues what castle shows its nodes.
@@ -102,19 +113,20 @@ impl Step for MintBundle {
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Seen, Fault>> {
         Box::pin(async move {
-            let (bundle, origin) = match (self.room.bundle().await?, self.given()) {
-                (Some(stored), Some(Ok(given))) if stored.cluster_id != given.cluster_id => {
-                    return Err(Fault::guard(
-                        "talos.bundle",
-                        "is of another cluster than the one that this castle was raised with",
-                    )
-                    .next("remove talos.bundle from castle.yaml; or, for a cluster with these secrets: castle down, then castle up"));
+            let (bundle, origin) = match self.room.bundle().await? {
+                Some(stored) => {
+                    let given = self.found(&self.room.given, "talos.bundle").await;
+                    if given.is_some_and(|given| given.is_ok_and(|given| given.cluster_id != stored.cluster_id)) {
+                        return Err(other_cluster());
+                    }
+                    (stored, Origin::State)
                 }
-                (Some(stored), _) => (stored, Origin::State),
-                (None, Some(given)) => (given?, Origin::Given),
-                (None, None) if !self.made.is_empty() => return Err(self.lost()),
-                // One to plan with, which is never written and never shown to a node.
-                (None, None) => (self.mint(bundle::ServiceAccountKey::EcdsaP256).await?, Origin::Minted),
+                None => match self.elsewhere().await? {
+                    Some(found) => (found, Origin::Given),
+                    None if !self.made.is_empty() => return Err(self.lost()),
+                    // One to plan with, which is never written and never shown to a node.
+                    None => (self.mint(bundle::ServiceAccountKey::EcdsaP256).await?, Origin::Minted),
+                },
             };
             Ok(Seen { keys: Keys::issue(bundle, self.room.doors()).await?, origin })
         })
@@ -157,19 +169,25 @@ impl Step for MintBundle {
 }
 
 impl MintBundle {
-    /// The bundle of an existing cluster, if there is one.
-    fn given(&self) -> Option<Result<Bundle, Fault>> {
-        let given = self.room.given.as_ref()?;
+    /// The bundle from where else it may be than in the state: as the file says, or from the vault.
+    async fn elsewhere(&self) -> Result<Option<Bundle>, Fault> {
+        match self.found(&self.room.given, "talos.bundle").await {
+            Some(given) => given.map(Some),
+            None => self.found(&self.room.saved, "the Talos bundle in the vault").await.transpose(),
+        }
+    }
+
+    async fn found(&self, search: &Option<Search>, what: &str) -> Option<Result<Bundle, Fault>> {
+        let found = search.as_ref()?().await?;
         let wrong = |why: String| {
-            Fault::new(Class::Final, "talos.bundle", why).next(
+            Fault::new(Class::Final, what, why).next(
                 "it must be a secrets.yaml of talosctl, or the configuration of a control plane, with nothing left out",
             )
         };
-        let read = |text: &Secret| Bundle::import(text.expose(), self.room.clock.wall());
-        Some(match given {
-            Ok(text) => read(text).map(|loaded| loaded.bundle).map_err(|error| wrong(error.to_string())),
-            Err(why) => Err(wrong(why.clone())),
-        })
+        Some(found.and_then(|text| match Bundle::import(text.expose(), self.room.clock.wall()) {
+            Ok(loaded) => Ok(loaded.bundle),
+            Err(error) => Err(wrong(error.to_string())),
+        }))
     }
 
     /// Nodes are there, and what they were made with is not: new secrets would lock castle out of them for good.
@@ -186,6 +204,13 @@ impl MintBundle {
         let minted = Bundle::generate(options, self.room.doors()).await;
         minted.map_err(|error| Fault::new(Class::Final, "the Talos bundle", error.to_string()))
     }
+}
+
+/// Adds the gate that every secret of the castle is what it should be; returns what all else comes after.
+pub fn valid(graph: &mut GraphBuilder, castle: &Castle, checks: Vec<Check>, clock: Arc<dyn Clock>) -> StepId {
+    let step = StepId::new(&layer(), "valid", castle.castle.as_str());
+    graph.gate(step.clone(), Place::default(), (), SecretsValid { checks, clock });
+    step
 }
 
 /// Adds the step that mints or finds the bundle; returns the promise of it, and what to come after. What `survey` has of the castle's

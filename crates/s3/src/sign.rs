@@ -42,9 +42,7 @@ impl Stamp {
     /// The time so long after the beginning of 1970.
     #[must_use]
     pub fn since_epoch(elapsed: Duration) -> Self {
-        let seconds = elapsed.as_secs();
-        let (year, month, day) = date(seconds / 86_400);
-        let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+        let [year, month, day, hour, minute, second] = castle_seams::calendar(elapsed.as_secs());
         Self(format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z"))
     }
 
@@ -68,20 +66,6 @@ impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// Year, month and day of the day so many days after the beginning of 1970.
-///
-/// Counts in years that begin in March, so that the leap day is the last of its year; 400 years have 146,097 days.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 /// What a signed request carries besides what it had. Has no `Debug`: it is all secret, or nearly.

@@ -16,19 +16,23 @@
 
 use std::pin::Pin;
 
+mod calendar;
 mod clock;
 mod dial;
 mod disk;
+mod dumps;
 mod entropy;
 mod keys;
 mod signals;
 
+pub use calendar::calendar;
 pub use clock::{Clock, Elapsed, SystemClock, deadline};
 pub use dial::{ByteStream, Dial, DialError, DialErrorKind, Target, TcpDial};
 pub use disk::{
     AppendFile, Disk, DiskError, DiskErrorKind, DiskOperation, FileKind, LockGuard, Metadata, SystemDisk,
     TEMPORARY_SUFFIX,
 };
+pub use dumps::no_core_dumps;
 pub use entropy::{Entropy, EntropyError, SystemEntropy};
 pub use keys::{KeyKind, KeyMint, MintError, PrivateKey, SystemKeyMint};
 pub use signals::{Signal, Signals, SystemSignals, terminate};

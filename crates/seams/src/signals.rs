@@ -23,7 +23,7 @@ pub trait Signals: Send + Sync {
 pub enum Signal {
     /// SIGINT: Ctrl-C at the terminal.
     Interrupt,
-    /// SIGTERM: the system or a supervisor asks.
+    /// SIGTERM or SIGHUP: the system or a supervisor asks, or the terminal is gone.
     Terminate,
 }
 
@@ -37,10 +37,11 @@ pub struct SystemSignals {
 struct Streams {
     interrupt: unix::Signal,
     terminate: unix::Signal,
+    hangup: unix::Signal,
 }
 
 impl SystemSignals {
-    /// Takes over SIGINT and SIGTERM, for the rest of the process's life: from here on they no longer end it, also
+    /// Takes over SIGINT, SIGTERM and SIGHUP, for the rest of the process's life: from here on they no longer end it, also
     /// after this value is dropped.
     ///
     /// # Errors
@@ -52,7 +53,8 @@ impl SystemSignals {
         let listen = |kind, name| unix::signal(kind).map_err(|error| context(name, &error));
         let interrupt = listen(SignalKind::interrupt(), "SIGINT")?;
         let terminate = listen(SignalKind::terminate(), "SIGTERM")?;
-        Ok(Self { streams: Mutex::new(Streams { interrupt, terminate }) })
+        let hangup = listen(SignalKind::hangup(), "SIGHUP")?;
+        Ok(Self { streams: Mutex::new(Streams { interrupt, terminate, hangup }) })
     }
 }
 
@@ -72,13 +74,15 @@ fn context(subject: &str, error: &io::Error) -> io::Error {
 }
 
 impl Streams {
-    /// Both are polled each time, so that whichever comes first wakes the waiter.
+    /// All are polled each time, so that whichever comes first wakes the waiter.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Signal> {
         if self.interrupt.poll_recv(context) == Poll::Ready(Some(())) {
             return Poll::Ready(Signal::Interrupt);
         }
-        if self.terminate.poll_recv(context) == Poll::Ready(Some(())) {
-            return Poll::Ready(Signal::Terminate);
+        for ending in [&mut self.terminate, &mut self.hangup] {
+            if ending.poll_recv(context) == Poll::Ready(Some(())) {
+                return Poll::Ready(Signal::Terminate);
+            }
         }
         Poll::Pending
     }
@@ -118,8 +122,10 @@ mod tests {
 
         raise("INT");
         assert_eq!(next().await, Ok(Signal::Interrupt));
-        raise("TERM");
-        assert_eq!(next().await, Ok(Signal::Terminate));
+        for ending in ["TERM", "HUP"] {
+            raise(ending);
+            assert_eq!(next().await, Ok(Signal::Terminate));
+        }
 
         let waiting_then_raised = async {
             let mut waiting = std::pin::pin!(next());

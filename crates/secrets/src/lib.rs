@@ -1,12 +1,22 @@
 //! Secrets: values that are never shown.
 //!
 //! [`Secret`] holds one. It is wiped when dropped, and there is one way to its value, which is easy to search for.
+//! [`redact()`] takes registered ones out of any text. [`sops`] has them in files; [`vault`] is where they are kept, [`infisical`] the first kind of it.
+//! [`validate`] tells whether they are what they should be.
 //!
 //! **Architecture invariant:** no type here shows, prints or serialises what it holds.
 
 use std::fmt;
 
 use zeroize::Zeroizing;
+
+pub mod infisical;
+pub mod redact;
+pub mod sops;
+pub mod validate;
+pub mod vault;
+
+pub use redact::redact;
 
 /// A secret text. Its `Debug` tells nothing, not even its length; it has no `Display`, no comparison and no serialised form.
 ///
@@ -26,6 +36,14 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
+    /// A secret that came from outside: masked in everything that castle shows from now on, see [`mod@redact`].
+    #[must_use]
+    pub fn registered(text: impl Into<Self>) -> Self {
+        let secret = text.into();
+        redact::register(secret.expose());
+        secret
+    }
+
     /// The value. Copies of it are the caller's to wipe.
     #[must_use]
     pub fn expose(&self) -> &str {

@@ -2,6 +2,7 @@
 
 mod network;
 mod nodes;
+mod patches;
 mod platform;
 mod references;
 mod storage;
@@ -14,6 +15,7 @@ use crate::model::Castle;
 use crate::problem::{Problem, Problems};
 use crate::span::Span;
 
+pub use patches::patches;
 pub use references::{Look, references};
 
 /// Runs every check that needs nothing but the file.

@@ -20,7 +20,7 @@ mod suggest;
 pub mod values;
 mod yaml;
 
-pub use checks::{Look, references};
+pub use checks::{Look, patches, references};
 pub use inventory::{Node, Role};
 pub use model::Castle;
 pub use problem::{Code, Label, Problem, Severity};

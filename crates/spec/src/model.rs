@@ -202,7 +202,7 @@ section! {
         /// The kind of key that service accounts are signed with. `p256` is made at once, `rsa4096` takes a second or two.
         service_account_key: Sourced<ServiceAccountKey> = "rsa4096";
         /// The secrets of an existing cluster, to be used instead of new ones: talosctl's `secrets.yaml`, or the configuration of
-        /// a control plane. Taken once, when there are none yet; after that castle's own state has them.
+        /// a control plane; sealed by SOPS as a whole it is `sops:FILE#.`. Taken once, when there are none yet; after that castle's own state has them.
         bundle: Option<Sourced<SecretReference>>;
     }
 }
@@ -371,6 +371,8 @@ choice! {
     Vault ("exactly one vault") {
         /// Infisical, in the cloud or your own.
         Infisical(Infisical) = "infisical";
+        /// The vault of the datacenter inside castle itself, for castles that stand there.
+        Embedded(()) = "embedded" bare;
     }
 }
 
@@ -380,6 +382,8 @@ section! {
         /// Where the project is: `eu`, `us`, or the address of your own Infisical. A wrong region answers as wrong
         /// credentials do, so there is no default.
         region: Sourced<Region>;
+        /// A PEM file with the authority that signed the certificate of your own Infisical, beside castle.yaml.
+        ca: Option<Sourced<Line>>;
         /// The slug of the project.
         project: Sourced<Line>;
         /// The slug of the environment.

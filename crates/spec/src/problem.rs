@@ -94,6 +94,7 @@ codes! {
     LonghornDataDisk = "longhorn-data-disk", Warning;
     KernelModuleUnknown = "kernel-module-unknown", Error;
     KernelModuleNeedless = "kernel-module-needless", Warning;
+    PatchFile = "patch-file", Error;
     DriveConflict = "drive-conflict", Error;
     TrustTwice = "trust-twice", Error;
     DriveUnavailable = "drive-unavailable", Error;

@@ -152,6 +152,7 @@ pub(crate) fn parse(text: &str, limits: Limits) -> Result<Stream, Problem> {
         flow_nesting_limit: limits.depth,
         block_nesting_limit: limits.depth,
         disallow_directives: true,
+        emit_comments: false,
     };
     let mut builder =
         Builder { text, limits, nodes: Vec::new(), roots: Vec::new(), open: Vec::new(), anchors: BTreeMap::new() };

@@ -6,8 +6,10 @@
 //! A call that is to change something is made at most once, over a connection of its own; a call that only looks is repeated
 //! once if the connection it was made over turns out to be dead. Nothing waits longer than its bound, by the injected clock.
 
+mod addresses;
 mod archive;
 mod calls;
+mod configuration;
 mod contact;
 mod link;
 mod machine;
@@ -15,6 +17,7 @@ mod refusal;
 mod resources;
 mod sentence;
 mod trust;
+mod volumes;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,12 +30,15 @@ use tonic::{Code, Status};
 use link::{Line, Link};
 use refusal::{Call, Trouble};
 
+pub use addresses::CURRENT;
 pub use calls::{Applied, ApplyMode, Reset};
+pub use configuration::Drift;
 pub use contact::{Contact, Credentials, Presence};
 pub use machine::{Machine, Stage, Unmet};
 pub use refusal::{ErrorClass, Refusal};
 pub use resources::{Happening, Kind, Resource, Watch, kinds};
 pub use trust::{Fingerprint, Identity, Trust, TrustError};
+pub use volumes::Volume;
 
 /// Where nodes listen.
 pub const PORT: u16 = 50000;

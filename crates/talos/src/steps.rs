@@ -47,7 +47,11 @@ impl Wire {
     }
 
     /// The way to a node.
-    pub(crate) fn contact(&self, whom: &Whom, keys: &Keys) -> Result<Contact, Fault> {
+    ///
+    /// # Errors
+    ///
+    /// If nobody can be judged by the keys.
+    pub fn contact(&self, whom: &Whom, keys: &Keys) -> Result<Contact, Fault> {
         let target = Target::new(&whom.address.to_string(), PORT);
         let contact = if self.is_plain {
             Contact::plain(&whom.name, &target, Some(&keys.credentials.identity), &self.dial, &self.clock)

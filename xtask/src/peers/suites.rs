@@ -3,10 +3,12 @@
 mod bucket;
 mod dial;
 mod hypervisor;
+mod kubernetes;
 mod schema;
 mod secrets;
 mod state;
 mod talos;
+mod vault;
 
 use std::path::Path;
 use std::process::Command;
@@ -47,6 +49,12 @@ pub(crate) const SUITES: &[Suite] = &[
         run: secrets::sops,
     },
     Suite {
+        name: "interop",
+        needs: &["age", "sops", "sops-next", "openssh"],
+        holds: "castle and real sops, 3.11 and 3.13, read, write, edit and rotate each other's files",
+        run: secrets::interop,
+    },
+    Suite {
         name: "state",
         needs: &["age"],
         holds: "sealed state is opened by real age, and of several writers exactly one wins",
@@ -71,6 +79,24 @@ pub(crate) const SUITES: &[Suite] = &[
         run: hypervisor::hypervisor,
     },
     Suite {
+        name: "vault",
+        needs: &["infisicalsdk"],
+        holds: "the embedded vault is an Infisical to the vendor's own client",
+        run: vault::vault,
+    },
+    Suite {
+        name: "kubernetes",
+        needs: &["etcd", "kubernetes-1.36", "kubectl"],
+        holds: "a real control plane answers as recorded, kubectl and the components' manifests included",
+        run: kubernetes::recorded,
+    },
+    Suite {
+        name: "kubernetes-next",
+        needs: &["etcd", "kubernetes-1.37", "kubectl"],
+        holds: "the next minor version of Kubernetes answers as recorded, but for what is listed",
+        run: kubernetes::next,
+    },
+    Suite {
         name: "schema",
         needs: &["python"],
         holds: "the schema is valid draft 2020-12 and judges files as castle does",
@@ -81,6 +107,12 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &["talosctl", "talos-config"],
         holds: "bundles, configurations and merges are those of talosctl and of Talos' own library",
         run: talos::configuration,
+    },
+    Suite {
+        name: "talos-node",
+        needs: &["talosctl"],
+        holds: "the datacenter's nodes are Talos to talosctl, from maintenance mode to a healthy cluster",
+        run: talos::node,
     },
     Suite {
         name: "schematics",

@@ -133,6 +133,13 @@ fn surroundings(disk: &dyn Disk, file: &Path, reading: &Reading) -> Vec<Problem>
         look().unwrap_or_else(|error| Look::Missing(error.to_string()))
     });
     let Some(castle) = &reading.castle else { return problems };
+    problems.extend(castle_spec::patches(castle, &mut |path| {
+        let read = disk.read(&folder.join(path), castle_spec::MAX_BYTES);
+        read.map_or_else(
+            |error| Look::Missing(error.to_string()),
+            |bytes| Look::File { bytes, shared: false, tracked: false },
+        )
+    }));
 
     let configs = project::configs_folder(file, castle.platform.word());
     if takes(&configs.join("kubeconfig")) {

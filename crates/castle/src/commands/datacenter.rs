@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use castle_datacenter::{Blueprint, Datacenter, ScaledClock};
+use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_VAULT, ScaledClock};
 use castle_seams::{Clock, Signals, SystemSignals};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -75,17 +75,21 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
         },
     };
     let served = served.map_err(|error| error.to_string())?;
+    let vault = datacenter.serve_vault(EMBEDDED_VAULT, usual(0)).await.map_err(|error| error.to_string())?;
     let serving = Serving {
         address: served.address,
         fingerprint: served.fingerprint.clone(),
         process: std::process::id(),
         hosts: args.hosts.clone(),
         speed: args.speed,
+        vault: vault.address,
+        vault_fingerprint: vault.fingerprint.clone(),
     };
     embedded::announce(disk, &serving)?;
     tell(&serving, printer);
     printer.say("Ctrl-C ends it.");
     signals.next().await;
+    vault.stop();
     served.stop();
     Ok(Exit::Done)
 }

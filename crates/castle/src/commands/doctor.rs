@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::CastleId;
+use castle_engine::{CastleId, Fault};
 use castle_http::{Endpoint, Trust};
 use castle_layers::Site;
 use castle_layers::doctor::{Case, Finding, Verdict, examine, needs, pointless_after};
@@ -90,7 +90,23 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
         }
     }
     findings.extend(doubt);
+    findings.extend(vault(kept).await);
     tell(kept, &findings, path, printer)
+}
+
+/// Whether the castle's vault lets castle in, if there is one.
+async fn vault(kept: &Kept) -> Option<Finding> {
+    let chamber = match kept.chamber() {
+        Ok(chamber) => chamber?,
+        Err(why) => return Some(Finding::wrong("vault", "", why)),
+    };
+    Some(match chamber.vault.whoami().await {
+        Ok(account) => Finding::well("vault", account.place, "lets castle in"),
+        Err(error) => {
+            let fault = Fault::from(error);
+            Finding::wrong("vault", fault.subject, fault.evidence).next(fault.next)
+        }
+    })
 }
 
 /// A castle that nobody has raised: no mark bears its lineage.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use castle_engine::{CastleId, GraphBuilder, Outcome, Taking, lineage};
 use castle_layers::platform::{self, Doomed, Whose};
+use castle_layers::vault;
 use castle_proxmox::steps::{Ground, Reach};
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -90,13 +91,21 @@ impl Removal<'_> {
             let hosts = self.hosts_with_images().await?;
             let mut graph = GraphBuilder::new();
             platform::raze(&mut graph, &ground, &self.stand.site, &self.doomed, self.reach, &hosts);
+            // A vault that cannot be opened keeps nobody from taking the machines away.
+            let chamber = if self.verb == "down" { kept.chamber() } else { Ok(None) };
+            if let Ok(Some(chamber)) = &chamber {
+                vault::clear(&mut graph, chamber.shelf(castle), &kept.castle);
+            }
             let graph = graph.build().map_err(|error| Trouble::Failed(error.to_string()))?;
             let driven = self.stand.drive(self.verb, graph, castle, None, &held.lease, printer).await?;
             let leftovers = self.leftovers(&ground).await?;
             if leftovers.is_empty() && driven.report.is_done() && identity.is_born && self.verb == "down" {
                 self.end_of_life(castle, identity.is_stored, held.lease.epoch()).await?;
             }
-            Ok(self.receipt(&driven, &leftovers, printer))
+            let exit = self.receipt(&driven, &leftovers, printer);
+            let Err(why) = chamber else { return Ok(exit) };
+            printer.complain_to_people(&format!("what the castle keeps in its vault is still there: {why}"));
+            Ok(Exit::Failed)
         };
         let exit = while_held(&held.lease, work).await;
         let _ = held.lease.release().await;

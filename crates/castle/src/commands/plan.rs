@@ -32,7 +32,7 @@ pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit,
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING)?;
+    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING).await?;
     let graph = graph.predicted_by(&remembered(stand.kept.doors.disk.as_ref(), &stand.kept.own_folder()));
     let predicted = graph.predicted();
     let report = stand.look(&graph, &identity.castle).await;

@@ -26,7 +26,7 @@ pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<E
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING)?;
+    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING).await?;
     let report = stand.look(&graph, &identity.castle).await;
     let mut rows = vec![["node", "role", "vmid", "host", "address", "state"].map(str::to_owned)];
     let mut objects: Vec<Value> = Vec::new();

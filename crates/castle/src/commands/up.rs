@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 
 use castle_engine::{Layer, Outcome, Taking};
-use castle_layers::secrets::Strongroom;
-use castle_layers::{Placed, platform};
 use clap::Args;
 use serde_json::{Map, json};
 
@@ -39,7 +37,7 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
     let window = stand.window(&identity.castle);
-    let first_look = stand.raise(&ground, &window, &survey, &placed, LOOKING)?;
+    let first_look = stand.raise(&ground, &window, &survey, &placed, LOOKING).await?;
     let first_look = stand.look(&first_look, &identity.castle).await;
     if first_look.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).next().is_some() {
         let problems = problems(&first_look, printer);
@@ -55,14 +53,15 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
         let ground = stand.ground(&castle, args.deep);
         let (survey, placed) = stand.lay_out(&ground).await?;
         let state = kept.state(castle.clone()).map_err(Trouble::Failed)?;
-        let room = kept.strongroom(castle.generation, Some(state));
-        let graph = stand.raise(&ground, &room, &survey, &placed, RAISING)?;
+        let room = kept.strongroom(&castle, Some(state));
+        let graph = stand.raise(&ground, &room, &survey, &placed, RAISING).await?;
         let layer = args.layer.as_deref().map(Layer::new);
         let driven = stand.drive("up", graph, &castle, layer, &held.lease, printer).await?;
         let mut more = Map::new();
-        remember(&stand, &room, driven.report.is_done().then_some(placed.as_slice()), held.lease.epoch()).await?;
+        let known = driven.report.is_done().then_some(placed.as_slice());
+        stand.remember(&room, known, held.lease.epoch()).await?;
         if driven.report.is_done() {
-            more.insert("nodes".to_owned(), nodes(&stand, &placed));
+            more.insert("nodes".to_owned(), stand.nodes(&placed));
         }
         let exit = conclude("up", "raised", kept.castle.castle.as_str(), &driven, more, printer);
         if exit == Exit::Done {
@@ -78,29 +77,4 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
     // A lease that cannot be given back runs out by itself.
     let _ = held.lease.release().await;
     exit
-}
-
-/// The nodes and where they are, for programs and for the state.
-fn nodes(stand: &Stand, placed: &[Placed]) -> serde_json::Value {
-    let node = |(node, placed): (&castle_spec::Node, &Placed)| {
-        json!({"name": node.name.value, "role": node.role.word(), "vmid": node.vmid.0, "host": placed.host,
-            "address": node.address.value.to_string(), "mac": node.mac.to_string()})
-    };
-    stand.kept.nodes.iter().zip(placed).map(node).collect()
-}
-
-/// Writes down what the platform layer consists of, unless that is known already; and what has been seen of the state.
-async fn remember(stand: &Stand, room: &Strongroom, placed: Option<&[Placed]>, epoch: u64) -> Result<(), Trouble> {
-    let Some(state) = &room.state else { return Ok(()) };
-    let mut state = state.lock().await;
-    if let Some(placed) = placed {
-        let layer = platform::layer();
-        let failed = |error: castle_engine::StateError| Trouble::Failed(error.to_string());
-        let payload = json!({"generation": room.generation, "nodes": nodes(stand, placed)});
-        let known = state.latest(&layer).await.map_err(failed)?;
-        if known.is_none_or(|record| record.payload != payload) {
-            state.write(&layer, payload, epoch).await.map_err(failed)?;
-        }
-    }
-    stand.kept.remember(&state).map_err(Trouble::Failed)
 }

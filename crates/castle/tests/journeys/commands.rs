@@ -48,6 +48,7 @@ fn completions_and_manual_pages_know_the_verbs() {
     }
     assert_eq!(world.castle(&["man", "man1"]).code, Some(0));
     let verbs = [
+        "-adopt",
         "-check",
         "-completions",
         "-datacenter",
@@ -59,6 +60,7 @@ fn completions_and_manual_pages_know_the_verbs() {
         "-new",
         "-plan",
         "-schema",
+        "-secrets",
         "-state",
         "-status",
         "-talosconfig",

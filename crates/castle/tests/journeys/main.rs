@@ -12,6 +12,7 @@
 )]
 
 mod bad_input;
+mod canary;
 mod check;
 mod commands;
 mod driving;
@@ -20,4 +21,7 @@ mod keeping;
 mod new;
 mod problems;
 mod raising;
+mod room;
+mod secrets;
+mod vault;
 mod world;

@@ -242,6 +242,14 @@ fn in_the_files_around_it() {
     world.write(".gitignore", "configs/\n.local/\ntoken\n");
     hold(&world, Code::SecretFileMode, "castle.yaml");
 
+    let world =
+        World::with_castle(&GOOD.replace("{version: v1.13.9}", "{version: v1.13.9, patches: [all.yaml, odd.yaml]}"));
+    world.write("odd.yaml", "- op: remove\n");
+    hold(&world, Code::PatchFile, "castle.yaml");
+    world.write("all.yaml", "machine: {certSANs: [castle.lan]}\n");
+    world.write("odd.yaml", "# nothing\n");
+    assert_eq!(world.castle(&["check"]).code, Some(0));
+
     let world = referring("env:PROXMOX_TOKEN");
     assert_eq!(world.castle(&["check"]).code, Some(0));
     world.write(".gitignore", ".local/\n");

@@ -1,8 +1,7 @@
 //! Castles raised and taken down by real processes on the embedded datacenter: killed, interrupted, at odds with each other.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Command, Stdio};
 
 use castle_seams::{SystemClock, SystemEntropy, SystemKeyMint};
 use castle_talos::model::bundle::{self, Bundle};
@@ -10,87 +9,9 @@ use castle_talos::model::config::Contract;
 use castle_talos::model::pki::Doors;
 use serde_json::Value;
 
-use crate::world::{Ran, World};
-
-const BLUE: &str = "castle: blue
-platform: embedded
-talos: {version: v1.13.9}
-kubernetes: {version: v1.36.3}
-network: {cidr: 127.42.0.0/24, gateway: 127.42.0.1, nameservers: [127.42.0.1], vip: 127.42.0.10}
-nodes:
-  controlPlanes: {count: 1, firstAddress: 127.42.0.11, cores: 4, memory: 4GiB, disk: 32GiB}
-  workers: {count: 2, firstAddress: 127.42.0.21, cores: 4, memory: 8GiB, disk: 32GiB, dataDisk: 100GiB}
-storage: none
-";
-
-/// Where the nodes of the file above listen. In each room it is another network: no two may have one address on this machine.
-const NETWORK: &str = "127.42.0";
-
-fn own_network() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    // As long as the usual one: tables are as wide as what is in them. Another process begins somewhere else.
-    let number = (std::process::id() * 37 + NEXT.fetch_add(1, Ordering::Relaxed)) % 560;
-    format!("127.{}.{}", 44 + number / 10, number % 10)
-}
-
-/// A machine with a datacenter of its own that ends with the test.
-struct Room {
-    world: World,
-    network: String,
-    datacenter: Child,
-    address: String,
-    fingerprint: String,
-}
-
-impl Room {
-    fn new(speed: u32) -> Self {
-        let network = own_network();
-        let world = World::with_castle(&BLUE.replace(NETWORK, &network));
-        let mut datacenter = Command::new(env!("CARGO_BIN_EXE_castle"))
-            .args(["datacenter", "--json", "--listen", "127.0.0.1:0", "--speed", &speed.to_string()])
-            .env_clear()
-            .env("HOME", world.path(""))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(datacenter.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap();
-        let text = |key: &str| told[key].as_str().unwrap().to_owned();
-        Self { address: text("address"), fingerprint: text("fingerprint"), world, network, datacenter }
-    }
-
-    fn castle(&self, args: &[&str]) -> Ran {
-        let ran = self.world.castle(args);
-        let usual = |text: String| text.replace(&self.network, NETWORK);
-        Ran { stdout: usual(ran.stdout), stderr: usual(ran.stderr), ..ran }
-    }
-
-    /// Writes a castle.yaml.
-    fn write(&self, file: &str, text: &str) {
-        self.world.write(file, text.replace(NETWORK, &self.network));
-    }
-
-    /// The castle's nodes as they are now.
-    fn states(&self) -> Vec<String> {
-        let status = self.castle(&["status", "--deep", "--json"]);
-        let nodes = status.result()["nodes"].as_array().unwrap_or_else(|| panic!("{}", status.transcript())).clone();
-        nodes.iter().map(|node| node["state"].as_str().unwrap().to_owned()).collect()
-    }
-
-    fn start(&self, args: &[&str]) -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_castle"));
-        command.args(args).env_clear().env("HOME", self.world.path("")).current_dir(self.world.path(""));
-        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        let _ = self.datacenter.kill();
-        let _ = self.datacenter.wait();
-    }
-}
+use crate::canary::{IDENTITY, PUBLIC};
+use crate::room::{BLUE, Room};
+use crate::world::World;
 
 /// What varies from run to run, taken out: when which step did what, and numbers that are drawn.
 fn steady(text: &str) -> String {
@@ -196,9 +117,15 @@ fn secrets_yaml() -> String {
 #[test]
 fn a_lost_state_is_found_again_by_the_marks_and_the_secrets_are_never_minted_twice() {
     let room = Room::new(400);
-    let with_secrets = BLUE.replace("{version: v1.13.9}", "{version: v1.13.9, bundle: 'file:secrets.yaml'}");
+    let with_secrets = BLUE.replace("{version: v1.13.9}", "{version: v1.13.9, bundle: 'sops:secrets.yaml#.'}");
     room.write("castle.yaml", &with_secrets);
-    room.world.write("secrets.yaml", secrets_yaml());
+    room.world.write(".config/sops/age/keys.txt", IDENTITY);
+    let seal_secrets = || {
+        room.world.write("secrets.yaml", secrets_yaml());
+        let ran = room.castle(&["secrets", "encrypt", "--age", PUBLIC, "--in-place", "secrets.yaml"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.transcript());
+    };
+    seal_secrets();
     let up = room.castle(&["up"]);
     assert!(up.code == Some(0) && up.stdout.contains("secrets/bundle/blue  import"), "{}", up.transcript());
     let state = room.world.path(".local/state/castle/blue");
@@ -222,7 +149,7 @@ fn a_lost_state_is_found_again_by_the_marks_and_the_secrets_are_never_minted_twi
     let up = room.castle(&["up"]);
     assert_eq!(up.code, Some(0), "{}", up.transcript());
     // Secrets of another cluster are not taken for a castle that stands.
-    room.world.write("secrets.yaml", secrets_yaml());
+    seal_secrets();
     let other = room.castle(&["up"]);
     assert!(other.code == Some(3) && other.stderr.contains("of another cluster"), "{}", other.transcript());
 

@@ -126,6 +126,8 @@ pub struct TalosLatencies {
     pub cni: Span,
     /// Until names resolve.
     pub dns: Span,
+    /// What happens inside of their cluster.
+    pub workloads: WorkloadLatencies,
 }
 
 impl Default for TalosLatencies {
@@ -153,6 +155,58 @@ impl Default for TalosLatencies {
             register: Span::new(5.0, 15.0),
             cni: Span::new(8.0, 20.0),
             dns: Span::new(10.0, 25.0),
+            workloads: WorkloadLatencies::default(),
         }
+    }
+}
+
+/// How long things take inside of a cluster of Kubernetes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadLatencies {
+    /// Until a controller has seen a change and acts on it.
+    pub reconcile: Span,
+    /// From a new definition to a kind that is served.
+    pub establish: Span,
+    /// Pulling an image, where none of [`WorkloadLatencies::pulls`] is meant.
+    pub pull: Span,
+    /// Pulling images whose names hold such a word.
+    pub pulls: Vec<(String, Span)>,
+    /// From an image to a container that runs.
+    pub start: Span,
+    /// From a container that runs to one that passes its readiness probe.
+    pub ready: Span,
+    /// Until the containers of a pod that was told to end have ended.
+    pub stop: Span,
+    /// What a job takes to do its work.
+    pub job: Span,
+}
+
+impl Default for WorkloadLatencies {
+    fn default() -> Self {
+        let pulls = [
+            ("metallb", Span::new(8.0, 30.0)),
+            ("external-secrets", Span::new(8.0, 25.0)),
+            ("longhornio", Span::new(35.0, 120.0)),
+            ("fluxcd", Span::new(12.0, 45.0)),
+            ("siderolabs", Span::new(8.0, 20.0)),
+        ];
+        Self {
+            reconcile: Span::new(0.02, 0.08),
+            establish: Span::new(0.05, 0.3),
+            pull: Span::new(8.0, 25.0),
+            pulls: pulls.into_iter().map(|(word, span)| (word.to_owned(), span)).collect(),
+            start: Span::new(1.0, 3.0),
+            ready: Span::new(2.0, 6.0),
+            stop: Span::new(1.0, 4.0),
+            job: Span::new(3.0, 10.0),
+        }
+    }
+}
+
+impl WorkloadLatencies {
+    /// How long it takes to pull an image.
+    #[must_use]
+    pub fn pull_of(&self, image: &str) -> Span {
+        self.pulls.iter().find(|(word, _)| image.contains(word.as_str())).map_or(self.pull, |(_, span)| *span)
     }
 }

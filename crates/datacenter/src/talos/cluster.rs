@@ -22,12 +22,11 @@ pub(crate) struct Cluster {
     /// The nodes that registered, by name.
     pub(crate) nodes: BTreeMap<String, KubeNode>,
     /// Whether control planes bring a network along; workers are not told.
-    has_network: bool,
+    pub(crate) has_network: bool,
     /// Whether they bring names along.
-    wants_dns: bool,
+    pub(crate) wants_dns: bool,
     /// Whether names resolve.
     pub(crate) has_dns: bool,
-    is_dns_planned: bool,
     campaigns: u64,
 }
 
@@ -104,6 +103,9 @@ impl World {
             self.settle_kubernetes(vmid, key, has_api);
         }
         self.settle_vips(key, &nodes);
+        if has_api {
+            self.kubernetes_nodes(key);
+        }
         for &vmid in &nodes {
             self.talos_tell(vmid);
         }
@@ -274,18 +276,6 @@ impl World {
         for node in cluster.nodes.values_mut().filter(|node| node.vmid == vmid) {
             (node.is_ready, node.is_silent, node.changed) = (true, false, now);
         }
-        if cluster.wants_dns && !cluster.has_dns && !cluster.is_dns_planned {
-            cluster.is_dns_planned = true;
-            let wait = self.draw("talos dns", self.latencies.talos.dns);
-            self.events.plan(now + wait, Event::Talos(Happening::Dns(key)));
-        }
-    }
-
-    pub(super) fn talos_dns(&mut self, key: &str) {
-        if let Some(cluster) = self.talos.clusters.get_mut(key) {
-            cluster.is_dns_planned = false;
-            cluster.has_dns = cluster.nodes.values().any(|node| node.is_ready);
-        }
     }
 
     /// Nothing has been heard of a node for as long as Kubernetes waits.
@@ -303,7 +293,10 @@ impl World {
             for node in cluster.nodes.values_mut().filter(|node| node.vmid == vmid && node.is_ready) {
                 (node.is_ready, node.is_silent, node.changed) = (false, true, now);
             }
-            cluster.has_dns &= cluster.nodes.values().any(|node| node.is_ready);
+        }
+        let keys: Vec<String> = self.talos.clusters.keys().cloned().collect();
+        for key in keys {
+            self.kubernetes_nodes(&key);
         }
     }
 

@@ -1,5 +1,7 @@
 //! What bad luck and other people do to nodes. Each happens at once, at the clock's time.
 
+use std::net::IpAddr;
+
 use super::config::Config;
 use super::node::{After, Data, Moment, Stage};
 use crate::datacenter::Datacenter;
@@ -43,6 +45,7 @@ impl Datacenter {
     /// Destroys the etcd of a node with its data; the others still count on it. Says whether it was a member.
     pub fn lose_etcd_member(&self, vmid: u32) -> bool {
         let mut world = self.world();
+        let now = world.now;
         if world.membership(vmid).is_none() {
             return false;
         }
@@ -52,10 +55,22 @@ impl Datacenter {
                 boot.runs_etcd = false;
                 boot.is_etcd_checked = false;
                 boot.runs_apiserver = false;
+                boot.serve(now, "etcd", "Preparing", None);
             }
         }
         world.talos_settle_of(vmid);
         true
+    }
+
+    /// Lets a device that nobody here knows have an address, or leave it: it answers there before any node, and refuses connections.
+    pub fn occupy_address(&self, address: IpAddr, is_occupied: bool) {
+        let mut world = self.world();
+        if is_occupied {
+            world.talos.occupied.insert(address);
+        } else {
+            world.talos.occupied.remove(&address);
+        }
+        world.touch();
     }
 
     /// Keeps the learner of a node from becoming a voter, or lets it.

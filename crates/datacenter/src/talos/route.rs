@@ -33,6 +33,9 @@ impl World {
 
     /// What answers at an address and a port.
     pub(crate) fn door(&self, address: IpAddr, port: u16) -> Result<Door, Closed> {
+        if self.talos.occupied.contains(&address) {
+            return Err(Closed::Refused);
+        }
         let Some(vmid) = self.node_at(address) else {
             // A guest of another kind has its address, but nothing that we know listens.
             let is_up = self.machines.all().any(|machine| {

@@ -143,7 +143,6 @@ impl World {
                 }
             }
             Happening::Claim(key, address, campaign) => self.talos_claim(key, *address, *campaign),
-            Happening::Dns(key) => self.talos_dns(key),
             Happening::Silent(vmid, life) => self.talos_silent(*vmid, *life),
         }
     }

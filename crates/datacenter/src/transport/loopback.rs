@@ -67,14 +67,36 @@ impl Datacenter {
         // Whatever time the datacenter has, the certificates that clients judge are of real time.
         self.follow_calendar(Arc::new(SystemClock::new()));
         tokio::spawn(tls::supervise(self.clone(), ended.clone()));
-        tokio::spawn(listen(self.clone(), host, listener, acceptor, ended));
+        tokio::spawn(listen(self.clone(), Behind::Proxmox(host), listener, acceptor, ended));
+        Ok(Serving { address, fingerprint, end })
+    }
+
+    /// Listens at this address as the vault of this name, with a certificate of its own. Needs a tokio runtime with I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError`] if the address is taken, or no certificate can be made.
+    pub async fn serve_vault(&self, host: &str, address: SocketAddr) -> Result<Serving, ServeError> {
+        let failed = |error| ServeError::Listen { address, error };
+        let (acceptor, fingerprint) = identity(host)?;
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (end, ended) = watch::channel(false);
+        tokio::spawn(listen(self.clone(), Behind::Vault(host.to_owned()), listener, acceptor, ended));
         Ok(Serving { address, fingerprint, end })
     }
 }
 
+/// Who answers, by name.
+#[derive(Clone)]
+enum Behind {
+    Proxmox(String),
+    Vault(String),
+}
+
 async fn listen(
     datacenter: Datacenter,
-    host: String,
+    behind: Behind,
     listener: TcpListener,
     acceptor: TlsAcceptor,
     ended: watch::Receiver<bool>,
@@ -87,13 +109,19 @@ async fn listen(
             accepted = listener.accept() => {
                 // A connection that broke before it was one is nobody's loss.
                 let Ok((stream, _)) = accepted else { continue };
-                let (datacenter, host, acceptor) = (datacenter.clone(), host.clone(), acceptor.clone());
+                let (datacenter, behind, acceptor) = (datacenter.clone(), behind.clone(), acceptor.clone());
                 let mut ended = ended.clone();
                 tokio::spawn(async move {
                     let conversation = async {
-                        if let Ok(stream) = acceptor.accept(stream).await {
+                        match (acceptor.accept(stream).await, behind) {
+                            (Err(_), _) => {}
                             // Whatever time the datacenter has, its clients live in real time.
-                            connection::serve(datacenter, host, stream, Arc::new(SystemClock::new())).await;
+                            (Ok(stream), Behind::Proxmox(host)) => {
+                                connection::serve(datacenter, host, stream, Arc::new(SystemClock::new())).await;
+                            }
+                            (Ok(stream), Behind::Vault(host)) => {
+                                crate::infisical::line::serve(datacenter, host, stream).await;
+                            }
                         }
                     };
                     tokio::select! {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use castle_seams::{BoxFuture, ByteStream, Dial, DialError, DialErrorKind, Target};
 
-use super::{PORT, connection};
+use super::{PORT, VAULT_PORT, connection};
 use crate::datacenter::Datacenter;
+use crate::infisical;
 use crate::talos::api::{self, Session};
 use crate::talos::route::{Closed, Door};
 
@@ -17,7 +18,7 @@ const PIPE: usize = 64 << 10;
 /// How long an address is looked for that nobody has.
 const NOBODY: Duration = Duration::from_secs(3);
 
-/// The way in by the names of the hosts, and by the addresses of nodes.
+/// The way in by the names of hosts and vaults, and by the addresses of nodes.
 pub(crate) struct Pipes {
     pub(crate) datacenter: Datacenter,
 }
@@ -32,6 +33,14 @@ impl Dial for Pipes {
                 let host = world.hosts.values().find(|host| is_meant(&host.name) || host.aliases.iter().any(is_meant));
                 host.map(|host| (host.name.clone(), world.is_up(&host.name)))
             };
+            if let Some(is_up) = self.datacenter.world().vault_state(&target.host) {
+                if !is_up || target.port != VAULT_PORT {
+                    return Err(failed(DialErrorKind::Refused, io::ErrorKind::ConnectionRefused.into()));
+                }
+                let (near, far) = tokio::io::duplex(PIPE);
+                tokio::spawn(infisical::line::serve(self.datacenter.clone(), target.host.clone(), far));
+                return Ok(Box::new(near) as Box<dyn ByteStream>);
+            }
             match (host, target.host.parse::<IpAddr>()) {
                 (Some((host, true)), _) if target.port == PORT => {
                     let (near, far) = tokio::io::duplex(PIPE);

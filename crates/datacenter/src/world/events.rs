@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::locks::LockName;
 use super::tasks::TaskId;
+use crate::kubernetes::kube::Due;
 use crate::talos::Happening;
 
 /// Something that happens of itself.
@@ -20,6 +21,8 @@ pub(crate) enum Event {
     Booted(u32, u64),
     /// Something happens among the nodes.
     Talos(Happening),
+    /// Something happens in a cluster of Kubernetes, if its objects are still in this etcd.
+    Kubernetes(String, u64, Due),
 }
 
 /// The queue: by time, then by the order in which things were planned.

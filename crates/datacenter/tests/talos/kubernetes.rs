@@ -46,6 +46,7 @@ fn it_comes_with_etcd_and_tells_the_nodes() {
         let names: Vec<&str> = items.iter().map(|node| node["metadata"]["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["node-1", "node-2", "node-3", "node-4"]);
         assert!(items.iter().all(|node| node["status"]["conditions"][0]["status"] == "True"));
+        assert_eq!(items[0]["status"]["conditions"][0]["type"], "Ready");
         assert_eq!(items[0]["spec"]["taints"][0]["effect"], "NoSchedule");
         assert_eq!(items[3]["status"]["addresses"][0]["address"], "10.0.0.4");
         let (_, node) = get(&nodes, "10.0.0.1", "/api/v1/nodes/node-4", Some(&admin)).await.unwrap();
@@ -54,7 +55,10 @@ fn it_comes_with_etcd_and_tells_the_nodes() {
         let (_, coredns) = get(&nodes, "10.0.0.1", coredns, Some(&admin)).await.unwrap();
         assert_eq!(coredns["status"]["availableReplicas"], 2);
         assert!(get(&nodes, "10.0.0.4", "/readyz", Some(&admin)).await.is_err(), "a worker has none");
-        assert_eq!(get(&nodes, "10.0.0.1", "/api/v1/pods", Some(&admin)).await.unwrap().0, 404);
+        let (status, pods) =
+            get(&nodes, "10.0.0.1", "/api/v1/namespaces/kube-system/pods", Some(&admin)).await.unwrap();
+        assert_eq!((status, pods["kind"].as_str()), (200, Some("PodList")));
+        assert_eq!(get(&nodes, "10.0.0.1", "/api/v1/nothings", Some(&admin)).await.unwrap().0, 404);
     });
 }
 
@@ -67,7 +71,14 @@ fn only_the_castles_own_certificates_open_it() {
         assert_eq!(status(None).await, 401);
         assert_eq!(status(Some(&nodes.castle.admin())).await, 401, "that is of another authority");
         let nobody = nodes.castle.kubernetes.client("system:nobody", |_| {});
-        assert_eq!(status(Some(&nobody)).await, 403);
+        assert_eq!(status(Some(&nobody)).await, 401, "a certificate without a name is nobody's");
+        let somebody = nodes.castle.kubernetes.client("strangers", |params| {
+            params.distinguished_name.push(rcgen::DnType::CommonName, "stranger");
+        });
+        assert_eq!(status(Some(&somebody)).await, 200, "whoever is known may ask whether it is ready");
+        let (code, refused) = get(&nodes, "10.0.0.1", "/api/v1/nodes", Some(&somebody)).await.unwrap();
+        let told = "nodes is forbidden: User \"stranger\" cannot list resource \"nodes\" in API group \"\" at the cluster scope";
+        assert_eq!((code, refused["message"].as_str()), (403, Some(told)));
         assert_eq!(status(Some(&nodes.castle.kubernetes_admin())).await, 200);
     });
 }

@@ -1,5 +1,8 @@
 //! Gates that ask the Kubernetes API: that it is ready, that all nodes are, and that names are found.
 
+mod shared;
+mod volumes;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +13,9 @@ use castle_http::{Ask, Client, Endpoint, Failure, Identity, Method, Trust};
 use castle_seams::BoxFuture;
 use castle_talos::steps::{Keys, Quorum, Wire};
 use serde_json::Value;
+
+pub(super) use shared::SharedApi;
+pub(super) use volumes::VolumeReady;
 
 /// The longest answer to what is asked here: the list of a thousand nodes.
 const LIMIT: usize = 32 << 20;

@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use castle_datacenter::{Asked, Latencies, Reply, Version, Witness};
-use castle_engine::{Graph, GraphBuilder};
-use castle_layers::Survey;
-use castle_layers::platform::{self, Doomed, Whose};
-use castle_proxmox::model::{Host, Mark, Owner, Storage};
-use castle_proxmox::steps::Reach;
+use castle_engine::Graph;
 use castle_seams::Clock;
 use castle_testkit::contract::{self, Outside, Subject};
 use castle_testkit::{Call, Pulse};
@@ -69,41 +65,6 @@ impl SmallRoom {
         room.watch();
         Self { room, fate }
     }
-
-    /// The survey as Proxmox would tell it, without asking: the harness wants its graphs at once.
-    fn survey(&self) -> Survey {
-        let host = Host { name: "pve".into(), is_online: true, memory: None, memory_used: None, cpus: None };
-        let storage = |name: &str, kind: &str| Storage {
-            name: name.into(),
-            kind: kind.into(),
-            content: ["images", "import"].map(str::to_owned).into(),
-            is_active: true,
-            is_shared: false,
-            total: None,
-            free: None,
-        };
-        let guests = self.room.datacenter.look().guests.into_values().map(|guest| {
-            let row = castle_proxmox::model::Guest {
-                vmid: guest.vmid,
-                host: guest.host,
-                is_machine: true,
-                name: None,
-                status: None,
-                is_template: false,
-                tags: [].into(),
-                pool: None,
-                lock: None,
-                memory: None,
-                cpus: None,
-            };
-            (row.vmid, row)
-        });
-        Survey {
-            hosts: [("pve".to_owned(), host)].into(),
-            storages: [("pve".to_owned(), vec![storage("local-lvm", "lvmthin"), storage("local", "dir")])].into(),
-            guests: Arc::new(guests.collect()),
-        }
-    }
 }
 
 impl Outside for SmallRoom {
@@ -138,27 +99,11 @@ impl Subject for Small {
     }
 
     fn graph(&self, world: &SmallRoom) -> Graph {
-        world.room.graph(&world.room.ground(false), &world.survey())
+        world.room.graph(&world.room.ground(false), &world.room.told())
     }
 
     fn undo(&self, world: &SmallRoom) -> Graph {
-        let (room, look) = (&world.room, world.room.datacenter.look());
-        let ours = look.guests.values().filter_map(|guest| {
-            let description = guest.config.get("description").cloned().unwrap_or_default();
-            let Owner::Ours(mark) = Mark::owner(&room.id, &description) else { return None };
-            let is_template = guest.config.get("template").is_some_and(|template| template == "1");
-            Some(Doomed {
-                vmid: guest.vmid,
-                name: mark.name,
-                host: guest.host.clone(),
-                is_template,
-                whose: Whose::Ours,
-            })
-        });
-        let mut graph = GraphBuilder::new();
-        let doomed: Vec<Doomed> = ours.collect();
-        platform::raze(&mut graph, &room.ground(false), &room.site, &doomed, Reach::Marked, &room.site.hosts);
-        graph.build().unwrap()
+        world.room.razing()
     }
 }
 

@@ -13,6 +13,7 @@ use castle_http::{Endpoint, Trust};
 use castle_layers::platform::{self, Design, Doomed, Whose};
 use castle_layers::{Site, Survey, place, survey};
 use castle_proxmox::client::{Access, Client, Token};
+use castle_proxmox::model::{Guest, Host, Mark, Owner, Storage};
 use castle_proxmox::steps::{Ground, Reach};
 use castle_seams::{Clock, Disk};
 use castle_spec::{Castle, Node};
@@ -178,6 +179,54 @@ impl Room {
         let mut graph = GraphBuilder::new();
         let (castle, nodes, site) = (&self.castle, self.nodes.as_slice(), &self.site);
         platform::raise(&mut graph, ground, Design { castle, nodes, placed: &placed, site, survey, after: None });
+        graph.build().unwrap()
+    }
+
+    /// The survey as Proxmox would tell it, without asking: contracts want their graphs at once.
+    pub(crate) fn told(&self) -> Survey {
+        let host = Host { name: "pve".into(), is_online: true, memory: None, memory_used: None, cpus: None };
+        let storage = |name: &str, kind: &str| Storage {
+            name: name.into(),
+            kind: kind.into(),
+            content: ["images", "import"].map(str::to_owned).into(),
+            is_active: true,
+            is_shared: false,
+            total: None,
+            free: None,
+        };
+        let guests = self.datacenter.look().guests.into_values().map(|guest| {
+            let row = Guest {
+                vmid: guest.vmid,
+                host: guest.host,
+                is_machine: true,
+                name: None,
+                status: None,
+                is_template: false,
+                tags: [].into(),
+                pool: None,
+                lock: None,
+                memory: None,
+                cpus: None,
+            };
+            (row.vmid, row)
+        });
+        Survey {
+            hosts: [("pve".to_owned(), host)].into(),
+            storages: [("pve".to_owned(), vec![storage("local-lvm", "lvmthin"), storage("local", "dir")])].into(),
+            guests: Arc::new(guests.collect()),
+        }
+    }
+
+    /// What takes away all that is this castle's, without asking which that is.
+    pub(crate) fn razing(&self) -> Graph {
+        let ours = self.datacenter.look().guests.into_values().filter_map(|guest| {
+            let description = guest.config.get("description").cloned().unwrap_or_default();
+            let Owner::Ours(mark) = Mark::owner(&self.id, &description) else { return None };
+            let is_template = guest.config.get("template").is_some_and(|template| template == "1");
+            Some(Doomed { vmid: guest.vmid, name: mark.name, host: guest.host, is_template, whose: Whose::Ours })
+        });
+        let (mut graph, doomed): (_, Vec<Doomed>) = (GraphBuilder::new(), ours.collect());
+        platform::raze(&mut graph, &self.ground(false), &self.site, &doomed, Reach::Marked, &self.site.hosts);
         graph.build().unwrap()
     }
 

@@ -74,6 +74,9 @@ pub struct Template {
     pub can_link: bool,
 }
 
+/// How Proxmox tells that a guest is a template already.
+const CONVERTED: &str = "can't convert a template to a template";
+
 /// Makes the template of an image on one host.
 pub struct MakeImage {
     ground: Arc<Ground>,
@@ -285,7 +288,11 @@ impl Step for MakeImage {
                 "convert" => {
                     let path = format!("/nodes/{}/qemu/{slot}/template", part(&self.image.host));
                     let subject = self.subject();
-                    self.ground.client.run(&subject, Method::POST, &path, &Form::new(), Bound::SHORT).await?;
+                    match self.ground.client.run(&subject, Method::POST, &path, &Form::new(), Bound::SHORT).await {
+                        // A run that was cut off had begun it, and it has come to its end since.
+                        Err(refusal) if refusal.sentence.contains(CONVERTED) => {}
+                        converted => drop(converted?),
+                    }
                 }
                 "tidy" => self.tidy().await?,
                 _ => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Castle, Vault};
+use crate::model::{Castle, Platform, StateStore, Vault};
 use crate::problem::Problems;
 use crate::problem::{Code, Problem};
 use crate::span::Sourced;
@@ -26,26 +26,44 @@ pub enum Look {
     },
 }
 
-/// `vault:` needs a vault, and the vault's own identity cannot be kept in it.
+/// `vault:` needs a vault, and what opens it cannot be kept in it.
 pub(super) fn check_vault(castle: &Castle, problems: &mut Problems) {
-    let gitops = castle.gitops.as_ref().and_then(|gitops| gitops.credential.as_ref());
-    if let Some(credential) = gitops
-        && matches!(credential.value, SecretReference::Vault(_))
-        && castle.secrets.is_none()
-    {
-        problems.report(
-            Problem::new(Code::VaultMissing, "a reference to the vault of a castle that has none")
-                .at(credential.origin, "kept in which vault?")
-                .hint("add a `secrets:` section with the vault, or keep this secret in a SOPS file"),
-        );
+    let is_vault = |reference: &&Sourced<SecretReference>| matches!(reference.value, SecretReference::Vault(_));
+    let references = castle.references();
+    if castle.secrets.is_none() {
+        for reference in references.iter().filter(is_vault) {
+            problems.report(
+                Problem::new(Code::VaultMissing, "a reference to the vault of a castle that has none")
+                    .at(reference.origin, "kept in which vault?")
+                    .hint("add a `secrets:` section with the vault, or keep this secret in a SOPS file"),
+            );
+        }
     }
     if let Some(Vault::Infisical(infisical)) = castle.secrets.as_deref()
-        && matches!(infisical.identity.value, SecretReference::Vault(_))
+        && is_vault(&&infisical.identity)
     {
         problems.report(
             Problem::new(Code::VaultMissing, "the key to the vault is kept in the vault")
                 .at(infisical.identity.origin, "this opens the vault")
                 .hint("keep it in a SOPS file: `sops:secrets.enc.yaml#infisical`"),
+        );
+    }
+    if let StateStore::S3(bucket) = &castle.state.store.value {
+        for key in [&bucket.access_key, &bucket.secret_key].into_iter().filter(is_vault) {
+            problems.report(
+                Problem::new(Code::VaultMissing, "the key to the state is kept in the vault")
+                    .at(key.origin, "needed before the vault is asked")
+                    .hint("keep it in a SOPS file, or in the environment"),
+            );
+        }
+    }
+    if let (Some(secrets), Platform::Proxmox(_)) = (&castle.secrets, &castle.platform.value)
+        && matches!(secrets.value, Vault::Embedded(()))
+    {
+        problems.report(
+            Problem::new(Code::VaultMissing, "the embedded vault is a simulation, and this castle is not")
+                .at(secrets.origin, "forgets everything when it ends")
+                .hint("name a real one: `secrets: {infisical: ...}`"),
         );
     }
     if let Some(gitops) = &castle.gitops {
@@ -115,7 +133,7 @@ fn check(reference: &SecretReference, found: &Look) -> Result<(), Problem> {
 fn sops(file: &str, path: &str, bytes: &[u8]) -> Result<(), Problem> {
     let clear = |what: &str| {
         Problem::new(Code::SopsNotEncrypted, format!("{what} is not encrypted"))
-            .hint(format!("encrypt it in place: sops --encrypt --in-place {file}"))
+            .hint(format!("encrypt it in place: castle secrets encrypt --in-place {file}"))
     };
     let unreadable = || {
         Problem::new(Code::SecretFileMissing, "a secret is kept in a file that is not a SOPS file").hint(
@@ -137,6 +155,7 @@ fn sops(file: &str, path: &str, bytes: &[u8]) -> Result<(), Problem> {
             return Err(clear("the file"));
         }
         return match keys.iter().find(|(key, _)| *key == path) {
+            _ if path.is_empty() => Ok(()),
             Some((_, value)) if is_ciphertext(value) => Ok(()),
             Some(_) => Err(clear(&format!("`{path}`"))),
             None => {
@@ -154,6 +173,10 @@ fn sops(file: &str, path: &str, bytes: &[u8]) -> Result<(), Problem> {
     let metadata = documents.first().and_then(|first| first.get("sops"));
     if metadata.is_none_or(|sops| sops.map().is_none()) {
         return Err(clear("the file"));
+    }
+    // Where in a list a value is, is for whoever opens the file to say.
+    if path.is_empty() || path.contains('[') {
+        return Ok(());
     }
     let found = documents.iter().find_map(|document| path.split('.').try_fold(*document, View::get));
     match found {

@@ -12,11 +12,11 @@ use crate::yaml::View;
 /// Where a secret is kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SecretReference {
-    /// A key of a SOPS file: `sops:FILE#path.to.key`, the file relative to castle.yaml.
+    /// A key of a SOPS file: `sops:FILE#path.to.key`, the file relative to castle.yaml; or all of it: `sops:FILE#.`.
     Sops {
         /// The file.
         file: String,
-        /// The keys from the top, with `.` between.
+        /// The keys from the top, with `.` between; empty for all of the file.
         path: String,
     },
     /// An entry of the castle's vault: `vault:NAME`.
@@ -42,6 +42,7 @@ impl SecretReference {
                 {
                     Ok(Self::Sops { file: file.to_owned(), path: path.to_owned() })
                 }
+                Some((file, ".")) if !file.is_empty() => Ok(Self::Sops { file: file.to_owned(), path: String::new() }),
                 _ => Err("`sops:` needs a file, `#`, and the path of the key in it"),
             },
             "vault" if !rest.is_empty() && name(rest) => Ok(Self::Vault(rest.to_owned())),
@@ -65,6 +66,7 @@ impl SecretReference {
 impl fmt::Display for SecretReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Sops { file, path } if path.is_empty() => write!(f, "sops:{file}#."),
             Self::Sops { file, path } => write!(f, "sops:{file}#{path}"),
             Self::Vault(name) => write!(f, "vault:{name}"),
             Self::Env(name) => write!(f, "env:{name}"),
@@ -119,7 +121,7 @@ impl Shape for SecretReference {
             json!({
                 "description": format!("Where a secret is kept: {}. Never the secret itself.", Self::FORMS),
                 "type": "string",
-                "pattern": "^(sops:[^#]+#[^#.]+(\\.[^#.]+)*|vault:[-A-Za-z0-9_.]+|env:[A-Za-z0-9_]+|file:.+)$",
+                "pattern": "^(sops:[^#]+#(\\.|[^#.]+(\\.[^#.]+)*)|vault:[-A-Za-z0-9_.]+|env:[A-Za-z0-9_]+|file:.+)$",
             })
         });
         json!({"$ref": "#/$defs/SecretReference"})
@@ -136,7 +138,13 @@ mod tests {
 
     #[test]
     fn references_are_told_from_values() {
-        for text in ["sops:secrets.enc.yaml#proxmox.token", "vault:GITHUB_TOKEN", "env:TOKEN", "file:/run/token"] {
+        for text in [
+            "sops:secrets.enc.yaml#proxmox.token",
+            "sops:secrets.enc.yaml#.",
+            "vault:GITHUB_TOKEN",
+            "env:TOKEN",
+            "file:/run/token",
+        ] {
             assert_eq!(SecretReference::parse(text).unwrap().to_string(), text);
         }
         for incomplete in [

@@ -7,8 +7,10 @@ use castle_talos_api::machine::VersionInfo;
 
 use super::{ErrorClass, Fingerprint, Identity, Node, Refusal, Stage, Trust, TrustError};
 
-/// How Talos' own clients tell that they do not know who signed a node's certificate.
-const UNKNOWN_AUTHORITY: &str = "certificate signed by unknown authority";
+/// How Talos' own clients tell that they do not know who signed a node's certificate, and how a node tells it of theirs.
+const UNKNOWN_AUTHORITY: [&str; 2] = ["certificate signed by unknown authority", "tls: unknown certificate authority"];
+/// What a node says to whom shows no certificate, unless it waits for a configuration.
+const UNNAMED: &str = "tls: certificate required";
 
 /// What a castle and its nodes know each other by.
 #[derive(Clone, Debug)]
@@ -103,7 +105,7 @@ impl Contact {
             Err(refusal) => refusal,
         };
         // Without TLS a node can only say what TLS would have found out.
-        let is_told = self.is_plain && refusal.sentence.contains(UNKNOWN_AUTHORITY);
+        let is_told = self.is_plain && UNKNOWN_AUTHORITY.iter().any(|told| refusal.sentence.contains(told));
         if refusal.class != ErrorClass::Stranger && !is_told {
             return Presence::Unreachable(refusal);
         }
@@ -113,6 +115,9 @@ impl Contact {
                 ErrorClass::Unwelcome => Presence::Stranger(refusal),
                 // Not the node of the fingerprint.
                 ErrorClass::Stranger => Presence::Stranger(other),
+                _ if self.is_plain && other.sentence.contains(UNNAMED) => {
+                    Presence::Stranger(Refusal { class: ErrorClass::Stranger, ..refusal })
+                }
                 _ => Presence::Unreachable(other),
             },
         }

@@ -168,6 +168,12 @@ impl From<Refusal> for Fault {
                 (unknown, format!("if it stays so: talosctl --nodes {host} dmesg"))
             }
             ErrorClass::Busy => (Class::RetryableAfter(None), String::new()),
+            ErrorClass::NotYet if sentence.contains("time is not in sync") => (
+                Class::RetryableAfter(None),
+                format!(
+                    "{node} needs a time server that it can reach (network.timeServers): talosctl --nodes {host} get timestatus; talosctl --nodes {host} dmesg"
+                ),
+            ),
             ErrorClass::NotYet => {
                 (Class::RetryableAfter(None), format!("if it stays so: talosctl --nodes {host} get diagnostics"))
             }
@@ -246,6 +252,20 @@ mod tests {
         }
         assert!(fault(ErrorClass::Busy, false).contention);
         assert_eq!(fault(ErrorClass::InMaintenance, true).class, Class::RetryableAfter(None));
+    }
+
+    #[test]
+    fn a_node_that_waits_for_the_time_is_told_from_one_that_waits_for_something_else() {
+        let waiting = |sentence: &str| {
+            let (node, host, sentence) = ("cp-1".into(), "10.0.0.11".into(), sentence.to_owned());
+            let refusal = Refusal { class: ErrorClass::NotYet, node, host, call: "Bootstrap", sentence, changes: true };
+            Fault::from(refusal).next
+        };
+        assert!(waiting("time is not in sync yet").starts_with("cp-1 needs a time server that it can reach"));
+        assert_eq!(
+            waiting("bootstrap is not available yet"),
+            "if it stays so: talosctl --nodes 10.0.0.11 get diagnostics"
+        );
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub mod kinds {
     pub const SERVICES: Kind = kind("runtime", "Services.v1alpha1.talos.dev");
     /// Its disks.
     pub const DISKS: Kind = kind("runtime", "Disks.block.talos.dev");
+    /// What became of its volumes, those of its configuration each under `u-` and its name.
+    pub const VOLUME_STATUS: Kind = kind("runtime", "VolumeStatuses.block.talos.dev");
     /// Its addresses; `current` are those it has now.
     pub const NODE_ADDRESSES: Kind = kind("network", "NodeAddresses.net.talos.dev");
     /// Whether its clock is right; there is one, `node`.
@@ -169,6 +171,26 @@ impl Node {
         };
         let (stream, heard) = self.look("Watch", ask).await?;
         Ok(Watch { node: self, stream, heard })
+    }
+}
+
+impl Node {
+    /// Completes once a resource is no more what it is now; waits so long at most, and says whether it came to that.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if the node does not say, or the watch ends.
+    pub async fn until_changed(&self, kind: Kind, id: &str, patience: Duration) -> Result<bool, Refusal> {
+        let begun = self.clock.monotonic();
+        let mut watch = self.watch(kind, Some(id)).await?;
+        // What is told first is what is.
+        for _ in 0..2 {
+            let left = patience.saturating_sub(self.clock.monotonic().saturating_sub(begun));
+            if watch.next(left).await?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -7,7 +7,7 @@ use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
 use castle_seams::BoxFuture;
 
 use super::{Keys, Whom, Wire};
-use crate::client::{ApplyMode, Contact, Presence, kinds};
+use crate::client::{ApplyMode, Contact, Presence};
 use crate::model::bundle::Bundle;
 use crate::model::config::{Configuration, Difference};
 
@@ -15,7 +15,7 @@ use crate::model::config::{Configuration, Difference};
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// Makes the configuration of a node from the secrets of its cluster.
-pub type Compose = Box<dyn Fn(&Bundle) -> Result<Configuration, String> + Send + Sync>;
+pub type Compose = Box<dyn Fn(&Bundle) -> Result<Configuration, Fault> + Send + Sync>;
 
 /// Gives a node its configuration, and keeps it so.
 pub struct Configure {
@@ -86,7 +86,7 @@ impl Configure {
     }
 
     fn wanted(&self, keys: &Keys) -> Result<Configuration, Fault> {
-        (self.compose)(&keys.bundle).map_err(|why| Fault::new(Class::Final, &self.whom.name, why))
+        (self.compose)(&keys.bundle)
     }
 
     /// Who is there, as soon as someone is.
@@ -118,26 +118,13 @@ impl Configure {
             Presence::Unreachable(refusal) if self.wire.is_looking() => Ok(Sight::Silent(refusal.sentence)),
             Presence::Unreachable(refusal) | Presence::Stranger(refusal) => Err(refusal.into()),
             Presence::Running(_) => {
-                let live = contact.running().resource(kinds::MACHINE_CONFIG, "v1alpha1").await?;
-                let live = live.ok_or_else(|| {
+                let live = contact.running().configuration().await?.ok_or_else(|| {
                     Fault::new(Class::RefusedBeforeEffect, &self.whom.name, "runs, and tells of no configuration yet")
                 })?;
-                let unreadable = || Fault::new(Class::Final, &self.whom.name, "its configuration cannot be read");
-                let live = unwrapped(live.yaml.expose()).ok_or_else(unreadable)?;
                 Ok(Sight::Running(self.wanted(keys)?.differences(&live)))
             }
         }
     }
-}
-
-/// The configuration inside of the resource that tells of it: a text within a text. What is anything else is not shown to anyone.
-fn unwrapped(resource: &str) -> Option<Configuration> {
-    let outer = Configuration::parse(resource).ok()?;
-    let live = match outer.documents() {
-        [serde_json::Value::String(inner)] => Configuration::parse(inner).ok()?,
-        _ => outer,
-    };
-    live.documents().iter().all(serde_json::Value::is_object).then_some(live)
 }
 
 impl Step for Configure {
@@ -199,23 +186,5 @@ impl Step for Configure {
 
     fn output(&self, _: &Self::Needs, _: &Sight) -> Configured {
         Configured { whom: self.whom.clone(), how: How::Seen }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_configuration_is_read_out_of_its_resource() {
-        let inside = "version: v1alpha1\nmachine:\n    type: worker\n";
-        let wrapped = "|\n    version: v1alpha1\n    machine:\n        type: worker\n";
-        for resource in [inside, wrapped] {
-            let read = unwrapped(resource).unwrap();
-            assert_eq!(read.documents()[0]["machine"]["type"], "worker");
-        }
-        for nothing in ["", "a text", "- a\n", "{"] {
-            assert!(unwrapped(nothing).is_none_or(|read| read.documents().is_empty()), "{nothing}");
-        }
     }
 }

@@ -91,6 +91,26 @@ fn one_resource_is_watched() {
 }
 
 #[test]
+fn what_is_told_first_is_no_change() {
+    in_virtual_time(async |clock| {
+        let (site, teller) = site(clock);
+        let node = site.plain();
+        teller.send(Ok(WatchResponse { event: vec![event(EventType::Created, "machine", "stage: booting")] })).unwrap();
+        assert!(!node.until_changed(kinds::MACHINE_STATUS, "machine", SECOND).await.unwrap());
+        assert_eq!(clock.monotonic(), SECOND);
+    });
+    in_virtual_time(async |clock| {
+        let (site, teller) = site(clock);
+        let node = site.plain();
+        for stage in ["stage: booting", "stage: running"] {
+            teller.send(Ok(WatchResponse { event: vec![event(EventType::Updated, "machine", stage)] })).unwrap();
+        }
+        assert!(node.until_changed(kinds::MACHINE_STATUS, "machine", SECOND).await.unwrap());
+        assert_eq!(clock.monotonic(), Duration::ZERO);
+    });
+}
+
+#[test]
 fn a_kind_is_watched_from_what_is_there() {
     in_virtual_time(async |clock| {
         let (site, teller) = site(clock);

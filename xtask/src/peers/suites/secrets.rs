@@ -1,5 +1,8 @@
 //! Against real age identities and files that real sops wrote.
 
+mod corpus;
+mod interop;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -9,10 +12,12 @@ use super::{castle, check_in, errors};
 use crate::peers::Bench;
 use crate::shell;
 
+pub(super) use interop::interop;
+
 /// An age identity and its public key, fresh from age-keygen.
 pub(super) struct Identity {
     pub(super) secret: String,
-    public: String,
+    pub(super) public: String,
 }
 
 pub(super) fn identity(bench: &Bench) -> Result<Identity> {

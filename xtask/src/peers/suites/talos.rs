@@ -1,5 +1,7 @@
 //! Against Talos' own code: its tables, the Image Factory's schematics, and `talosctl`.
 
+mod node;
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -8,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::{castle, check, errors};
 use crate::peers::Bench;
+
+pub(super) use node::node;
 
 /// Asks the wrapper around Talos' libraries.
 fn ask(bench: &Bench, question: &Value) -> Result<Value> {
@@ -141,8 +145,14 @@ pub(super) fn talosctl(bench: &Bench) -> Result<usize> {
 
 /// castle's own tests of bundles and configurations, with Talos' own programs to hold them against.
 pub(super) fn configuration(bench: &Bench) -> Result<usize> {
+    let own = tests(bench, &["--package", "castle-talos", "--lib", "--test", "oracles"])?;
+    Ok(own + tests(bench, &["--package", "castle-layers", "--test", "cluster", "configurations::"])?)
+}
+
+/// Runs tests of castle's with the vendor's programs at hand, and counts them.
+fn tests(bench: &Bench, which: &[&str]) -> Result<usize> {
     let mut tests = crate::shell::cargo();
-    tests.args(["test", "--locked", "--package", "castle-talos", "--lib", "--test", "oracles"]);
+    tests.args(["test", "--locked"]).args(which);
     tests.env("TALOSCTL", bench.peer("talosctl")?.join("talosctl"));
     tests.env("TALOS_CONFIG", bench.peer("talos-config")?.join("talos-config"));
     let output = tests.output()?;

@@ -126,7 +126,8 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Yaml>, String> {
     let mut open: Vec<Open> = Vec::new();
     let mut anchors: Vec<(usize, Yaml)> = Vec::new();
     let (mut documents, mut values) = (Vec::new(), 0_usize);
-    for event in Parser::new_from_str(text) {
+    let options = granit_parser::options! { emit_comments: false };
+    for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| format!("yaml: line {}: {}", error.marker().line(), error.info()))?;
         let line = span.start.line();
         let mut done = None;

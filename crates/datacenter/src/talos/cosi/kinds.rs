@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::talos::config::Role;
 use crate::talos::disks::BlockDevice;
 use crate::talos::node::{Boot, Node, Stage};
+use crate::talos::volumes;
 use crate::world::World;
 
 /// A kind of resource.
@@ -73,6 +74,16 @@ pub(crate) static KINDS: &[Kind] = &[
             let found = world.block_devices(node.vmid).into_iter().find(|device| device.is_system);
             let say = |name: String| json!({ "diskID": name, "devPath": format!("/dev/{name}") });
             found.map(|device| ("system-disk".to_owned(), say(device.name))).into_iter().collect()
+        },
+    ),
+    kind(
+        "VolumeStatuses.block.talos.dev",
+        "runtime",
+        &["volumestatus", "vs"],
+        &[("Type", "{.type}"), ("Phase", "{.phase}"), ("Location", "{.location}"), ("Size", "{.size}")],
+        |world, node, boot| {
+            let disks = world.block_devices(node.vmid);
+            boot.config.as_ref().map(|config| volumes::statuses(config, &disks)).unwrap_or_default()
         },
     ),
     kind(

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use castle_seams::calendar;
+
 use super::der::{Element, element, tag};
 
 const DAY: u64 = 86_400;
@@ -35,17 +37,7 @@ impl Moment {
 
     /// Year, month, day, hour, minute, second.
     fn fields(self) -> [u64; 6] {
-        let second = self.0 % DAY;
-        // Days since the first of March of the year 0: leap days are then the last of their year.
-        let days = self.0 / DAY + 719_468;
-        let (era, day_of_era) = (days / 146_097, days % 146_097);
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-        let year = year_of_era + era * 400 + u64::from(month <= 2);
-        [year, month, day, second / 3600, second / 60 % 60, second % 60]
+        calendar(self.0)
     }
 
     fn from_fields([year, month, day, hour, minute, second]: [u64; 6]) -> Option<Self> {

@@ -26,6 +26,7 @@ pub fn parse(text: &str) -> Result<Vec<Value>, YamlError> {
         flow_nesting_limit: DEPTH,
         block_nesting_limit: DEPTH,
         disallow_directives: true,
+        emit_comments: false,
     };
     let mut reader = Reader::default();
     for event in Parser::new_from_str_with_options(text, options) {

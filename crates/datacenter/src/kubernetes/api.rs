@@ -1,0 +1,176 @@
+//! From a request to an answer.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::kinds::Resource;
+use super::kube::Kube;
+use super::read::Watch;
+use super::request::{Ask, Target};
+use super::status::Failure;
+use super::{table, value};
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Object {
+        code: u16,
+        object: Value,
+        warnings: Vec<String>,
+    },
+    /// Bytes of another kind: the code, the kind, the bytes.
+    Raw(u16, &'static str, Vec<u8>),
+    Watch(Box<Watch>),
+}
+
+impl Reply {
+    pub(crate) fn object(code: u16, object: Value) -> Self {
+        Self::Object { code, object, warnings: Vec::new() }
+    }
+
+    pub(crate) fn text(code: u16, text: impl Into<String>) -> Self {
+        Self::Raw(code, "text/plain; charset=utf-8", text.into().into_bytes())
+    }
+
+    pub(crate) fn failure(failure: &Failure) -> Self {
+        Self::object(failure.code, failure.status())
+    }
+
+    fn missing() -> Self {
+        Self::text(404, "404 page not found\n")
+    }
+}
+
+/// A request for a resource, on its way.
+pub(crate) struct Call<'a> {
+    pub(crate) ask: &'a Ask,
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) target: Target,
+    pub(crate) is_dry_run: bool,
+    /// Whether the path itself asks to watch, as it did in old times.
+    pub(crate) is_watch: bool,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Kube {
+    /// Answers a request of somebody who is known.
+    pub(crate) fn handle(&mut self, ask: &Ask) -> Reply {
+        if let Err(failure) = self.authorize(ask) {
+            return Reply::failure(&failure);
+        }
+        if !is_acceptable(&ask.accept) {
+            let text = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+            return Reply::failure(&Failure { details: Some(json!({})), ..Failure::new(406, "NotAcceptable", text) });
+        }
+        if let Some(reply) = self.general(ask) {
+            return reply;
+        }
+        let is_watch = ask.path.contains("/watch/");
+        let Some(target) = Target::parse(&ask.path.replacen("/watch/", "/", 1)) else { return Reply::missing() };
+        let is_served = self.resources().any(|it| it.group == target.group && it.version == target.version);
+        if !is_served {
+            return Reply::missing();
+        }
+        let Some(resource) = self.resource(&target.group, &target.version, &target.plural) else {
+            let is_built = super::kinds::built_in().iter().any(|it| it.group == target.group);
+            return if is_built { Reply::failure(&Failure::unknown_resource()) } else { Reply::missing() };
+        };
+        if resource.is_namespaced != target.is_in_namespace
+            && !(resource.is_namespaced && target.name.is_empty() && ask.method == "GET")
+        {
+            let is_list = resource.is_namespaced && target.name.is_empty();
+            return Reply::failure(&if is_list { Failure::not_allowed() } else { Failure::unknown_resource() });
+        }
+        if target.is_in_namespace && target.namespace.is_empty() {
+            return Reply::failure(&Failure::bad_request("Namespace parameter required."));
+        }
+        let mut call = Call { ask, resource, target, is_dry_run: false, is_watch, warnings: Vec::new() };
+        let reply = self.dispatch(&mut call);
+        let deprecation = call.resource.custom().and_then(|custom| custom.deprecation.clone());
+        call.warnings.extend(deprecation);
+        match reply {
+            Ok(Reply::Object { code, object, .. }) => {
+                let object = table::for_client(self, &call, object);
+                Reply::Object { code, object, warnings: call.warnings }
+            }
+            Ok(other) => other,
+            Err(failure) => Reply::Object { code: failure.code, object: failure.status(), warnings: call.warnings },
+        }
+    }
+
+    fn dispatch(&mut self, call: &mut Call<'_>) -> Result<Reply, Failure> {
+        let resource = call.resource.clone();
+        let (method, subresource) = (call.ask.method.as_str(), call.target.subresource.clone());
+        if !subresource.is_empty() {
+            return self.subresource(call, &subresource);
+        }
+        let version = |object: Arc<Value>| self_version(&resource, &object);
+        if !resource.can("get") {
+            return if method == "POST" {
+                self.questions(call).map(|object| Reply::object(201, object))
+            } else {
+                Err(Failure::not_allowed())
+            };
+        }
+        match (method, call.target.name.is_empty()) {
+            ("GET", true) if call.ask.query.is_true("watch") || call.is_watch => {
+                self.watch(call).map(|watch| Reply::Watch(Box::new(watch)))
+            }
+            ("GET", true) => self.list(call).map(|object| Reply::object(200, object)),
+            ("GET", false) => self.read(call).map(|object| Reply::object(200, version(object))),
+            ("POST", true) => self.create(call).map(|object| Reply::object(201, version(object))),
+            ("PUT", false) => self.replace(call).map(|object| Reply::object(200, version(object))),
+            ("PATCH", false) => self.patch(call).map(|(code, object)| Reply::object(code, version(object))),
+            ("DELETE", false) => self.delete(call).map(|(code, object)| Reply::object(code, object)),
+            ("DELETE", true) if resource.can("deletecollection") => {
+                self.delete_all(call).map(|object| Reply::object(200, object))
+            }
+            _ => Err(Failure::not_allowed()),
+        }
+    }
+
+    fn subresource(&mut self, call: &mut Call<'_>, subresource: &str) -> Result<Reply, Failure> {
+        let resource = call.resource.clone();
+        if !resource.has(subresource) {
+            return Err(Failure::unknown_resource());
+        }
+        let version = |object: Arc<Value>| self_version(&resource, &object);
+        match (subresource, call.ask.method.as_str()) {
+            ("status", "GET") => self.read(call).map(|object| Reply::object(200, version(object))),
+            ("status", "PUT") => self.replace(call).map(|object| Reply::object(200, version(object))),
+            ("status", "PATCH") => self.patch(call).map(|(code, object)| Reply::object(code, version(object))),
+            ("scale", "GET") => {
+                let object = self.read(call)?;
+                Ok(Reply::object(200, self.scale_of(&resource, &object)?))
+            }
+            ("scale", "PUT") => self.replace_scale(call).map(|object| Reply::object(200, Value::clone(&object))),
+            ("scale", "PATCH") => self.patch(call).map(|(code, object)| Reply::object(code, Value::clone(&object))),
+            ("finalize", "PUT") => self.finalize(call).map(|object| Reply::object(200, version(object))),
+            ("eviction", "POST") => self.evict(call).map(|object| Reply::object(201, object)),
+            ("binding", "POST") => self.bind(call).map(|object| Reply::object(201, object)),
+            ("token", "POST") => self.token(call).map(|object| Reply::object(201, object)),
+            ("log", "GET") => self.log(call).map(|text| Reply::text(200, text)),
+            ("exec" | "attach" | "portforward" | "ephemeralcontainers", _) => {
+                let text = "this cluster is simulated: its containers run no process that could be reached";
+                Err(Failure::new(501, "NotImplemented", text))
+            }
+            _ => Err(Failure::not_allowed()),
+        }
+    }
+}
+
+/// Whether a client takes JSON, which is all that is spoken here.
+fn is_acceptable(accept: &str) -> bool {
+    let kinds = ["application/json", "application/*", "*/*", "text/plain", "text/*"];
+    accept.is_empty()
+        || accept.split(',').filter_map(|kind| kind.split(';').next()).any(|kind| kinds.contains(&kind.trim()))
+}
+
+/// An object in the version that it is asked for in.
+pub(crate) fn self_version(resource: &Resource, object: &Value) -> Value {
+    let mut object = object.clone();
+    value::set(&mut object, "apiVersion", resource.api_version());
+    value::set(&mut object, "kind", resource.kind.as_str());
+    object
+}

@@ -1,0 +1,232 @@
+//! The clusters of Kubernetes in the world: each begins with its etcd, and its objects are gone with it.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::kube::{Due, Kube, Setup};
+use super::value;
+use super::webhooks::Webhook;
+use super::workloads::PodFault;
+use super::workloads::nodes::Told;
+use crate::datacenter::Datacenter;
+use crate::talos::cluster::KubeNode;
+use crate::world::World;
+use crate::world::events::Event;
+
+/// All clusters, by what identifies them, with the etcd that holds their objects.
+#[derive(Default)]
+pub(crate) struct Clusters {
+    all: BTreeMap<String, (u64, Kube)>,
+}
+
+impl Clusters {
+    pub(crate) fn get(&self, key: &str) -> Option<&Kube> {
+        self.all.get(key).map(|(_, kube)| kube)
+    }
+
+    /// Every object: its cluster's key, its collection and its place, with the revision of its last change.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = ((String, String, String), String)> {
+        self.all.iter().flat_map(|(key, (_, kube))| {
+            kube.store.everything().map(move |(collection, object)| {
+                let place = format!("{}/{}", value::namespace(object), value::name(object));
+                let revision = value::text(object, "metadata.resourceVersion").to_owned();
+                ((key.clone(), collection.to_string(), place), revision)
+            })
+        })
+    }
+}
+
+impl World {
+    /// The API of a cluster, at the world's time; what it plans and changes is noted.
+    pub(crate) fn kubernetes<T>(&mut self, key: &str, act: impl FnOnce(&mut Kube) -> T) -> Option<T> {
+        let now = self.now;
+        let (etcd, kube) = self.kubernetes.all.get_mut(key)?;
+        kube.now = kube.now.max(now);
+        let (before, etcd) = (kube.store.revision(), *etcd);
+        let result = act(kube);
+        let (plans, after) = (kube.take_plans(), kube.store.revision());
+        for (at, due) in plans {
+            self.events.plan(at, Event::Kubernetes(key.to_owned(), etcd, due));
+        }
+        if after != before {
+            self.touch();
+        }
+        Some(result)
+    }
+
+    /// Lets happen what was planned in a cluster.
+    pub(crate) fn kubernetes_happens(&mut self, key: &str, etcd: u64, due: &Due) {
+        if self.kubernetes.all.get(key).is_none_or(|(own, _)| *own != etcd) {
+            return;
+        }
+        // Nothing is written while etcd has no quorum: it happens as soon as it has.
+        if self.etcd_of(key).is_none() {
+            let again = self.now + std::time::Duration::from_secs(1);
+            self.events.plan(again, Event::Kubernetes(key.to_owned(), etcd, due.clone()));
+            return;
+        }
+        let has_dns = self.kubernetes(key, |kube| {
+            kube.happens(due);
+            kube.has_names()
+        });
+        if let (Some(cluster), Some(has_dns)) = (self.talos.clusters.get_mut(key), has_dns) {
+            cluster.has_dns = has_dns;
+        }
+    }
+
+    /// Tells a cluster what its machines are; it begins if it has not.
+    pub(crate) fn kubernetes_nodes(&mut self, key: &str) {
+        let Some(etcd) = self.etcd_of(key) else { return };
+        self.kubernetes_begin(key, etcd);
+        let Some(cluster) = self.talos.clusters.get(key) else { return };
+        let told: Vec<Told> = cluster.nodes.iter().map(|(name, node)| self.told(name, node)).collect();
+        self.kubernetes(key, |kube| {
+            for node in &told {
+                // A machine that is silent does not register again.
+                if !node.is_silent || kube.get("nodes", "", &node.name).is_some() {
+                    kube.tell_node(node);
+                }
+            }
+        });
+    }
+
+    fn kubernetes_begin(&mut self, key: &str, etcd: u64) {
+        if self.kubernetes.all.get(key).is_some_and(|(own, _)| *own == etcd) {
+            return;
+        }
+        let nodes = self.nodes_of(key);
+        let config = nodes
+            .iter()
+            .filter_map(|vmid| self.talos.nodes.get(vmid))
+            .filter(|node| node.is_control_plane())
+            .find_map(|node| node.config().cloned());
+        let Some(config) = config else { return };
+        let seed = self.chance.number("kubernetes cluster");
+        let mut latencies = self.latencies.talos.workloads.clone();
+        latencies.pulls.insert(0, ("coredns".to_owned(), self.latencies.talos.dns));
+        let setup = Setup {
+            seed,
+            version: config.kubernetes_version.clone(),
+            services: (Ipv4Addr::new(10, 96, 0, 0), (1 << 20) - 2),
+            authority: config.kubernetes.as_ref().map(|authority| authority.pem.clone()).unwrap_or_default(),
+            endpoint: config.endpoint.clone(),
+            latencies,
+            factor: self.latencies.factor,
+        };
+        let kube = Kube::new(setup, self.now, self.calendar);
+        let is_new_etcd = self.kubernetes.all.insert(key.to_owned(), (etcd, kube)).is_some();
+        if is_new_etcd && let Some(cluster) = self.talos.clusters.get_mut(key) {
+            // Whoever was registered with the old one has to do so again.
+            cluster.nodes.clear();
+        }
+        let (network, names) =
+            self.talos.clusters.get(key).map_or((true, true), |cluster| (cluster.has_network, cluster.wants_dns));
+        self.kubernetes(key, |kube| kube.bootstrap_talos(network, names));
+    }
+
+    fn told(&self, name: &str, node: &KubeNode) -> Told {
+        let config = self.guests.get(&node.vmid).map(|guest| &guest.config);
+        let number = |key: &str, otherwise: u64| {
+            config
+                .and_then(|config| config.get(key))
+                .and_then(|text| text.split(',').next())
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(otherwise)
+        };
+        Told {
+            name: name.to_owned(),
+            is_ready: node.is_ready,
+            is_silent: node.is_silent,
+            is_unschedulable: node.is_unschedulable,
+            addresses: node.addresses.clone(),
+            labels: node.labels.clone(),
+            taints: node.taints.clone(),
+            version: node.version.clone(),
+            cores: number("cores", 1) * number("sockets", 1),
+            memory_mib: number("memory", 512),
+        }
+    }
+
+    /// The key of the cluster of that name.
+    fn cluster_key(&self, name: &str) -> Option<String> {
+        self.talos.clusters.iter().find(|(_, cluster)| cluster.name == name).map(|(key, _)| key.clone())
+    }
+}
+
+/// What bad luck and other people do to clusters of Kubernetes, and what may be looked at without asking.
+impl Datacenter {
+    fn in_cluster<T>(&self, name: &str, act: impl FnOnce(&mut Kube) -> T) -> Option<T> {
+        let mut world = self.world();
+        let key = world.cluster_key(name)?;
+        world.kubernetes(&key, act)
+    }
+
+    /// Lets the pods of a namespace whose names begin so go wrong, or (with nothing) run well again. Says whether there is
+    /// such a cluster.
+    pub fn fail_pods(&self, cluster: &str, namespace: &str, prefix: &str, fault: Option<PodFault>) -> bool {
+        self.in_cluster(cluster, |kube| kube.set_fault(namespace, prefix, fault)).is_some()
+    }
+
+    /// Serves admission webhooks inside of this process: at `namespace/service`, or at `https://host:port`. Nothing ends
+    /// what was served there.
+    pub fn serve_webhook(&self, cluster: &str, target: &str, webhook: Option<Arc<dyn Webhook>>) -> bool {
+        let serve = |kube: &mut Kube| match webhook {
+            Some(webhook) => drop(kube.hooks.served.insert(target.to_owned(), webhook)),
+            None => drop(kube.hooks.served.remove(target)),
+        };
+        self.in_cluster(cluster, serve).is_some()
+    }
+
+    /// Keeps a definition from ever being established, or lets it.
+    pub fn freeze_definition(&self, cluster: &str, name: &str, is_frozen: bool) -> bool {
+        let freeze = |kube: &mut Kube| {
+            if is_frozen {
+                kube.stuck_definitions.insert(name.to_owned());
+            } else if kube.stuck_definitions.remove(name) {
+                kube.definition_changed(name);
+            }
+        };
+        self.in_cluster(cluster, freeze).is_some()
+    }
+
+    /// Lets a cluster forget all changes that are over: a watch from before must begin anew.
+    pub fn compact_objects(&self, cluster: &str) -> bool {
+        self.in_cluster(cluster, |kube| kube.store.compact()).is_some()
+    }
+
+    /// Lets a bearer token stand for somebody, or for nobody any more.
+    pub fn set_token(&self, cluster: &str, token: &str, user: Option<(&str, &[&str])>) -> bool {
+        let set = |kube: &mut Kube| match user {
+            Some((name, groups)) => {
+                let mut groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
+                groups.push("system:authenticated".to_owned());
+                let user = super::request::User { name: name.to_owned(), groups, uid: String::new() };
+                kube.tokens.insert(token.to_owned(), user);
+            }
+            None => drop(kube.tokens.remove(token)),
+        };
+        self.in_cluster(cluster, set).is_some()
+    }
+
+    /// An object of a cluster, by its collection (`deployments.apps`, `pods`), namespace and name.
+    #[must_use]
+    pub fn object(&self, cluster: &str, collection: &str, namespace: &str, name: &str) -> Option<Value> {
+        self.in_cluster(cluster, |kube| kube.get(collection, namespace, name).map(|object| Value::clone(&object)))
+            .flatten()
+    }
+
+    /// The names of the objects of a collection, as `namespace/name`.
+    #[must_use]
+    pub fn object_names(&self, cluster: &str, collection: &str) -> Vec<String> {
+        let names = |kube: &mut Kube| {
+            kube.store
+                .all(collection, "")
+                .map(|object| format!("{}/{}", value::namespace(object), value::name(object)))
+                .collect()
+        };
+        self.in_cluster(cluster, names).unwrap_or_default()
+    }
+}

@@ -1,0 +1,295 @@
+//! Choices of objects: by labels and by fields.
+
+use serde_json::Value;
+
+use super::status::Failure;
+use super::value;
+
+/// What a label must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Demand {
+    In(String, Vec<String>),
+    NotIn(String, Vec<String>),
+    Exists(String),
+    Absent(String),
+    Above(String, i64),
+    Below(String, i64),
+}
+
+/// A choice by labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Labels(Vec<Demand>);
+
+impl Labels {
+    /// Reads a choice as requests write it: `a=b,c in (d, e),!f`.
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let refuse = |detail: &str| {
+            let message = format!("unable to parse requirement: {detail}");
+            Failure::bad_request(message)
+        };
+        let mut demands = Vec::new();
+        for part in split(text) {
+            let part = part.trim();
+            if part.is_empty() {
+                continue;
+            }
+            let demand = if let Some(key) = part.strip_prefix('!') {
+                Demand::Absent(key.trim().to_owned())
+            } else if let Some((key, value)) = part.split_once("!=") {
+                Demand::NotIn(key.trim().to_owned(), vec![value.trim().to_owned()])
+            } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+                Demand::In(key.trim().to_owned(), vec![value.trim().to_owned()])
+            } else if let Some((key, rest)) = part.split_once(" notin ").or_else(|| part.split_once(" notin(")) {
+                Demand::NotIn(key.trim().to_owned(), listed(rest))
+            } else if let Some((key, rest)) = part.split_once(" in ").or_else(|| part.split_once(" in(")) {
+                Demand::In(key.trim().to_owned(), listed(rest))
+            } else if let Some((key, number)) = part.split_once('>') {
+                Demand::Above(
+                    key.trim().to_owned(),
+                    number
+                        .trim()
+                        .parse()
+                        .map_err(|_| refuse("values[0]: for 'Gt', 'Lt' operators, the value must be an integer"))?,
+                )
+            } else if let Some((key, number)) = part.split_once('<') {
+                Demand::Below(
+                    key.trim().to_owned(),
+                    number
+                        .trim()
+                        .parse()
+                        .map_err(|_| refuse("values[0]: for 'Gt', 'Lt' operators, the value must be an integer"))?,
+                )
+            } else {
+                Demand::Exists(part.to_owned())
+            };
+            let (key, values) = demand.parts();
+            if let Some(fault) = super::validate::names::qualified(key).into_iter().next() {
+                return Err(refuse(&format!("key: Invalid value: {key:?}: {fault}")));
+            }
+            for (at, value) in values.iter().enumerate() {
+                if let Some(fault) = super::validate::names::label_value(value) {
+                    return Err(refuse(&format!("values[{at}][{key}]: Invalid value: {value:?}: {fault}")));
+                }
+            }
+            demands.push(demand);
+        }
+        Ok(Self(demands))
+    }
+
+    /// The choice that a selector of an object makes; nothing if there is none.
+    pub(crate) fn of(selector: &Value) -> Self {
+        let mut demands: Vec<Demand> = value::members(selector, "matchLabels")
+            .map(|(key, value)| Demand::In(key.clone(), vec![value.as_str().unwrap_or_default().to_owned()]))
+            .collect();
+        for item in value::items(selector, "matchExpressions") {
+            let key = value::text(item, "key").to_owned();
+            let values: Vec<String> =
+                value::items(item, "values").iter().filter_map(Value::as_str).map(Into::into).collect();
+            let first = values.first().and_then(|value| value.parse().ok()).unwrap_or_default();
+            demands.push(match value::text(item, "operator") {
+                "In" => Demand::In(key, values),
+                "NotIn" => Demand::NotIn(key, values),
+                "DoesNotExist" => Demand::Absent(key),
+                "Gt" => Demand::Above(key, first),
+                "Lt" => Demand::Below(key, first),
+                _ => Demand::Exists(key),
+            });
+        }
+        Self(demands)
+    }
+
+    /// A choice by equal labels.
+    pub(crate) fn equal(labels: &Value) -> Self {
+        let pairs = labels.as_object().into_iter().flatten();
+        Self(
+            pairs
+                .map(|(key, value)| Demand::In(key.clone(), vec![value.as_str().unwrap_or_default().to_owned()]))
+                .collect(),
+        )
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether an object is chosen.
+    pub(crate) fn chooses(&self, object: &Value) -> bool {
+        self.fits(value::at(object, "metadata.labels").unwrap_or(&Value::Null))
+    }
+
+    /// Whether labels fit.
+    pub(crate) fn fits(&self, labels: &Value) -> bool {
+        let of = |key: &str| labels.get(key).and_then(Value::as_str);
+        self.0.iter().all(|demand| match demand {
+            Demand::In(key, values) => of(key).is_some_and(|own| values.iter().any(|value| value == own)),
+            Demand::NotIn(key, values) => of(key).is_none_or(|own| values.iter().all(|value| value != own)),
+            Demand::Exists(key) => of(key).is_some(),
+            Demand::Absent(key) => of(key).is_none(),
+            Demand::Above(key, bound) => {
+                of(key).and_then(|own| own.parse::<i64>().ok()).is_some_and(|own| own > *bound)
+            }
+            Demand::Below(key, bound) => {
+                of(key).and_then(|own| own.parse::<i64>().ok()).is_some_and(|own| own < *bound)
+            }
+        })
+    }
+}
+
+impl Demand {
+    fn parts(&self) -> (&str, &[String]) {
+        match self {
+            Self::In(key, values) | Self::NotIn(key, values) => (key, values),
+            Self::Exists(key) | Self::Absent(key) | Self::Above(key, _) | Self::Below(key, _) => (key, &[]),
+        }
+    }
+}
+
+/// The parts between commas that are in no parentheses.
+fn split(text: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0_u32, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                parts.push(&text[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
+fn listed(text: &str) -> Vec<String> {
+    text.trim().trim_matches(['(', ')']).split(',').map(|value| value.trim().to_owned()).collect()
+}
+
+/// A choice by fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fields(Vec<(String, bool, String)>);
+
+/// The fields that kinds can be chosen by, besides name and namespace.
+fn selectable(collection: &str) -> &'static [&'static str] {
+    match collection {
+        "pods" => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ],
+        "nodes" => &["spec.unschedulable"],
+        "namespaces" => &["status.phase"],
+        "services" => &["spec.clusterIP", "spec.type"],
+        "secrets" => &["type"],
+        "jobs.batch" => &["status.successful"],
+        "replicasets.apps" => &["status.replicas"],
+        "events" => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        _ => &[],
+    }
+}
+
+impl Fields {
+    /// Reads a choice: `metadata.name=a,status.phase!=Running`.
+    pub(crate) fn parse(collection: &str, extra: &[String], text: &str) -> Result<Self, Failure> {
+        let mut all = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (key, is_equal, value) = if let Some((key, value)) = part.split_once("!=") {
+                (key, false, value)
+            } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+                (key, true, value)
+            } else {
+                let message = format!("invalid selector: '{text}'; can't understand '{part}'");
+                return Err(Failure::bad_request(message));
+            };
+            let is_known = ["metadata.name", "metadata.namespace"].contains(&key)
+                || selectable(collection).contains(&key)
+                || extra.iter().any(|own| own == key);
+            if !is_known {
+                let message = if !selectable(collection).is_empty() {
+                    format!("field label not supported: {key}")
+                } else {
+                    format!("{key:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+                };
+                return Err(Failure::bad_request(message));
+            }
+            all.push((key.to_owned(), is_equal, value.to_owned()));
+        }
+        Ok(Self(all))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether an object is chosen.
+    pub(crate) fn chooses(&self, object: &Value) -> bool {
+        self.0.iter().all(|(key, is_equal, wanted)| {
+            let path = if key == "source" { "source.component" } else { key };
+            let own = match value::at(object, path) {
+                Some(Value::String(text)) => text.clone(),
+                Some(Value::Null) | None if key == "spec.unschedulable" || key == "spec.hostNetwork" => {
+                    "false".to_owned()
+                }
+                Some(Value::Null) | None if key == "status.successful" => "0".to_owned(),
+                Some(Value::Null) | None => String::new(),
+                Some(other) => other.to_string(),
+            };
+            (own == *wanted) == *is_equal
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn labels_choose() {
+        let object = json!({ "metadata": { "labels": { "a": "b", "n": "5" } } });
+        for (text, fits) in [
+            ("a=b", true),
+            ("a==b,n", true),
+            ("a!=b", false),
+            ("x!=b", true),
+            ("a in (b, c)", true),
+            ("a notin (b,c)", false),
+            ("!x", true),
+            ("!a", false),
+            ("n>4", true),
+            ("n<4", false),
+            ("", true),
+        ] {
+            assert_eq!(Labels::parse(text).unwrap().chooses(&object), fits, "{text}");
+        }
+        assert!(Labels::parse("a b").is_err());
+    }
+
+    #[test]
+    fn fields_choose_where_they_can() {
+        let pod = json!({ "metadata": { "name": "x" }, "status": { "phase": "Running" } });
+        let fields = Fields::parse("pods", &[], "metadata.name=x,status.phase!=Failed").unwrap();
+        assert!(fields.chooses(&pod));
+        let error = Fields::parse("pods", &[], "spec.foo=1").unwrap_err();
+        assert_eq!(error.message, "field label not supported: spec.foo");
+    }
+}

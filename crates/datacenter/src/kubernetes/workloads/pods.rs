@@ -1,0 +1,468 @@
+//! What nodes do with pods: pull, start, watch, end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::PodFault;
+use crate::kubernetes::api::Call;
+use crate::kubernetes::crd::{condition, is};
+use crate::kubernetes::kube::{Due, KUBELET, Key, Kube};
+use crate::kubernetes::status::{Cause, Failure};
+use crate::kubernetes::value;
+
+/// What happens to a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    /// Its images are there.
+    Pulled,
+    /// Its containers run.
+    Started,
+    /// It can be used.
+    Ready,
+    /// It has done what it was for.
+    Finished,
+    /// It is gone.
+    Gone,
+}
+
+/// A step of a pod's life, if it still is this one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment {
+    namespace: String,
+    name: String,
+    uid: String,
+    step: Step,
+}
+
+impl Moment {
+    fn of(pod: &Value, step: Step) -> Self {
+        Self {
+            namespace: value::namespace(pod).to_owned(),
+            name: value::name(pod).to_owned(),
+            uid: value::uid(pod).to_owned(),
+            step,
+        }
+    }
+
+    /// The end of a pod.
+    pub(crate) fn gone(pod: &Value) -> Self {
+        Self::of(pod, Step::Gone)
+    }
+}
+
+impl Kube {
+    /// Looks after a pod: it gets a node, and its node begins with it.
+    pub(super) fn sync_pod(&mut self, pod: &Arc<Value>) {
+        if value::is_deleting(pod) || ["Succeeded", "Failed"].contains(&value::text(pod, "status.phase")) {
+            return;
+        }
+        let node = value::text(pod, "spec.nodeName");
+        if node.is_empty() {
+            self.schedule(pod);
+            return;
+        }
+        let Some(node) = self.get("nodes", "", node) else { return };
+        let place = (value::namespace(pod).to_owned(), value::name(pod).to_owned());
+        if value::text(pod, "status.startTime").is_empty() {
+            self.pull(pod, &node);
+        } else if self.workloads.waiting.contains(&place) && self.missing_mount(pod).is_none() {
+            self.workloads.waiting.remove(&place);
+            let wait = self.draw("kubernetes pod start", self.setup.latencies.start);
+            self.plan(wait, Due::Pod(Moment::of(pod, Step::Started)));
+        }
+        // A pod on a node that is silent is not counted on.
+        if !is(&node, "Ready") && is(pod, "Ready") {
+            let is_lost = value::items(&node, "status.conditions")
+                .iter()
+                .any(|it| value::text(it, "type") == "Ready" && value::text(it, "status") == "Unknown");
+            if is_lost {
+                self.set_ready(pod, false);
+            }
+        } else if is(&node, "Ready")
+            && !is(pod, "Ready")
+            && value::text(pod, "status.phase") == "Running"
+            && is_resumed(pod)
+        {
+            self.set_ready(pod, true);
+        }
+    }
+
+    /// The node sees the pod and pulls its images, those that it has not.
+    fn pull(&mut self, pod: &Arc<Value>, node: &Value) {
+        let (now, host) = (self.stamp(), host_ip(node));
+        let images: Vec<String> =
+            containers(pod).into_iter().map(|(_, container)| value::text(container, "image").to_owned()).collect();
+        let fault = self.fault_of(pod);
+        let reason = if fault == Some(PodFault::ImagePull) { "ImagePullBackOff" } else { "ContainerCreating" };
+        self.amend(&KUBELET, ("pods", value::namespace(pod), value::name(pod)), |object| {
+            value::set(object, "status.startTime", now.as_str());
+            value::set(object, "status.hostIP", host.as_str());
+            value::set(object, "status.hostIPs", json!([{ "ip": host }]));
+            for (kind, status) in [("PodReadyToStartContainers", "False"), ("Initialized", "True")] {
+                condition(object, &now, kind, status, ("", ""));
+            }
+            for kind in ["Ready", "ContainersReady"] {
+                let names: Vec<&str> =
+                    value::items(object, "spec.containers").iter().map(|it| value::text(it, "name")).collect();
+                let message = format!("containers with unready status: [{}]", names.join(" "));
+                condition(object, &now, kind, "False", ("ContainersNotReady", &message));
+            }
+            tidy(object);
+            let statuses = statuses(object, |_| json!({ "waiting": { "reason": reason } }), false, 0);
+            value::set(object, "status.containerStatuses", statuses);
+        });
+        if fault == Some(PodFault::ImagePull) {
+            for image in &images {
+                let message = format!(
+                    "Failed to pull image {image:?}: failed to pull and unpack image {image:?}: failed to resolve reference: not found"
+                );
+                self.tell("kubelet", pod, false, "Failed", &message);
+                self.tell("kubelet", pod, false, "BackOff", &format!("Back-off pulling image {image:?}"));
+            }
+            return;
+        }
+        let mut ready_at = self.now;
+        for image in images {
+            let key = (value::name(node).to_owned(), image.clone());
+            let at = match self.workloads.images.get(&key) {
+                Some(at) => *at,
+                None => {
+                    self.tell("kubelet", pod, true, "Pulling", &format!("Pulling image {image:?}"));
+                    let span = self.setup.latencies.pull_of(&image);
+                    let at = self.now + self.draw(&format!("kubernetes pull {} {image}", key.0), span);
+                    self.workloads.images.insert(key, at);
+                    at
+                }
+            };
+            ready_at = ready_at.max(at);
+        }
+        self.plan(ready_at.saturating_sub(self.now), Due::Pod(Moment::of(pod, Step::Pulled)));
+    }
+
+    /// Something that a pod mounts and that is not there.
+    fn missing_mount(&self, pod: &Value) -> Option<String> {
+        let namespace = value::namespace(pod);
+        let is_missing = |kind: &str, name: &str| !name.is_empty() && self.store.get(kind, namespace, name).is_none();
+        for volume in value::items(pod, "spec.volumes") {
+            for (kind, word, path, key) in
+                [("secrets", "secret", "secret", "secretName"), ("configmaps", "configmap", "configMap", "name")]
+            {
+                let name = value::text(volume, &format!("{path}.{key}"));
+                if is_missing(kind, name) && !value::is_true(volume, &format!("{path}.optional")) {
+                    return Some(format!(
+                        "MountVolume.SetUp failed for volume {:?} : {word} {name:?} not found",
+                        value::text(volume, "name")
+                    ));
+                }
+            }
+        }
+        None
+    }
+
+    /// Lets happen to a pod what is due.
+    pub(crate) fn pod_moment(&mut self, moment: &Moment) {
+        let Some(pod) = self.get("pods", &moment.namespace, &moment.name).filter(|pod| value::uid(pod) == moment.uid)
+        else {
+            return;
+        };
+        if moment.step == Step::Gone {
+            self.workloads.waiting.remove(&(moment.namespace.clone(), moment.name.clone()));
+            return self.pod_gone(&pod);
+        }
+        if value::is_deleting(&pod) {
+            return;
+        }
+        match moment.step {
+            Step::Pulled => {
+                for (_, container) in containers(&pod) {
+                    let message = format!("Successfully pulled image {:?}", value::text(container, "image"));
+                    self.tell("kubelet", &pod, true, "Pulled", &message);
+                }
+                if let Some(message) = self.missing_mount(&pod) {
+                    self.tell("kubelet", &pod, false, "FailedMount", &message);
+                    self.workloads.waiting.insert((moment.namespace.clone(), moment.name.clone()));
+                    return;
+                }
+                let wait = self.draw("kubernetes pod start", self.setup.latencies.start);
+                self.plan(wait, Due::Pod(Moment::of(&pod, Step::Started)));
+            }
+            Step::Started => self.pod_started(&pod),
+            Step::Ready => self.pod_ready(&pod),
+            Step::Finished => self.pod_finished(&pod),
+            Step::Gone => {}
+        }
+    }
+
+    fn pod_started(&mut self, pod: &Arc<Value>) {
+        let node = value::text(pod, "spec.nodeName").to_owned();
+        let now = self.stamp();
+        let ip = if value::is_true(pod, "spec.hostNetwork") {
+            value::text(pod, "status.hostIP").to_owned()
+        } else {
+            self.pod_address(&node)
+        };
+        let crashes = self.fault_of(pod) == Some(PodFault::CrashLoop);
+        self.amend(&KUBELET, ("pods", value::namespace(pod), value::name(pod)), |object| {
+            value::set(object, "status.phase", "Running");
+            value::set(object, "status.podIP", ip.as_str());
+            value::set(object, "status.podIPs", json!([{ "ip": ip }]));
+            condition(object, &now, "PodReadyToStartContainers", "True", ("", ""));
+            tidy(object);
+            let list = if crashes {
+                let message = "back-off 5m0s restarting failed container";
+                statuses(object, |_| json!({ "waiting": { "reason": "CrashLoopBackOff", "message": message } }), false, 5)
+            } else {
+                statuses(object, |_| json!({ "running": { "startedAt": now } }), false, 0)
+            };
+            value::set(object, "status.containerStatuses", list);
+            let done: Vec<Value> = (value::items(object, "spec.initContainers").iter())
+                .map(|container| status_of(container, &json!({ "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now } }), true, 0))
+                .collect();
+            if !done.is_empty() {
+                value::set(object, "status.initContainerStatuses", done);
+            }
+        });
+        for (_, container) in containers(pod) {
+            let name = value::text(container, "name");
+            self.tell("kubelet", pod, true, "Created", &format!("Container created: {name}"));
+            self.tell("kubelet", pod, true, "Started", &format!("Container started: {name}"));
+        }
+        if crashes {
+            let name = containers(pod)
+                .first()
+                .map(|(_, container)| value::text(container, "name").to_owned())
+                .unwrap_or_default();
+            let message = format!("Back-off restarting failed container {name} in pod {}", value::name(pod));
+            self.tell("kubelet", pod, false, "BackOff", &message);
+            return;
+        }
+        if value::controller(pod).is_some_and(|owner| value::text(owner, "kind") == "Job") {
+            let wait = self.draw("kubernetes job", self.setup.latencies.job);
+            self.plan(wait, Due::Pod(Moment::of(pod, Step::Finished)));
+        }
+        let delays = containers(pod).into_iter().filter_map(|(_, container)| {
+            container.get("readinessProbe").map(|probe| {
+                value::number(probe, "initialDelaySeconds").unwrap_or(0)
+                    + value::number(probe, "periodSeconds").unwrap_or(0) / 2
+            })
+        });
+        let wait = match delays.max() {
+            None => Duration::ZERO,
+            Some(seconds) => {
+                self.scaled(seconds as f64) + self.draw("kubernetes pod ready", self.setup.latencies.ready)
+            }
+        };
+        self.plan(wait, Due::Pod(Moment::of(pod, Step::Ready)));
+    }
+
+    fn pod_ready(&mut self, pod: &Arc<Value>) {
+        if self.fault_of(pod).is_some() || value::text(pod, "status.phase") != "Running" {
+            if self.fault_of(pod) == Some(PodFault::NotReady) {
+                self.tell(
+                    "kubelet",
+                    pod,
+                    false,
+                    "Unhealthy",
+                    "Readiness probe failed: HTTP probe failed with statuscode: 500",
+                );
+            }
+            return;
+        }
+        self.set_ready(pod, true);
+    }
+
+    fn set_ready(&mut self, pod: &Value, is_ready: bool) {
+        let now = self.stamp();
+        self.amend(&KUBELET, ("pods", value::namespace(pod), value::name(pod)), |object| {
+            for kind in ["Ready", "ContainersReady"] {
+                if is_ready {
+                    condition(object, &now, kind, "True", ("", ""));
+                } else if kind == "Ready" {
+                    condition(object, &now, kind, "False", ("NodeNotReady", ""));
+                }
+            }
+            tidy(object);
+            let list = object.pointer_mut("/status/containerStatuses").and_then(Value::as_array_mut);
+            for status in list.into_iter().flatten() {
+                value::set(status, "ready", is_ready);
+                value::set(status, "started", true);
+            }
+        });
+    }
+
+    fn pod_finished(&mut self, pod: &Arc<Value>) {
+        if self.fault_of(pod).is_some() {
+            return;
+        }
+        let now = self.stamp();
+        self.amend(&KUBELET, ("pods", value::namespace(pod), value::name(pod)), |object| {
+            value::set(object, "status.phase", "Succeeded");
+            for kind in ["Ready", "ContainersReady"] {
+                condition(object, &now, kind, "False", ("PodCompleted", ""));
+            }
+            tidy(object);
+            let done =
+                json!({ "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now } });
+            let list = statuses(object, |_| done.clone(), false, 0);
+            value::set(object, "status.containerStatuses", list);
+        });
+    }
+
+    /// The containers of a pod have ended; the pod goes, unless somebody holds it.
+    fn pod_gone(&mut self, pod: &Arc<Value>) {
+        if !value::is_deleting(pod) {
+            return;
+        }
+        if !value::finalizers(pod).is_empty() {
+            self.amend(&KUBELET, ("pods", value::namespace(pod), value::name(pod)), |object| {
+                value::set(object, "metadata.deletionGracePeriodSeconds", 0);
+            });
+            return;
+        }
+        self.erase("pods", value::namespace(pod), value::name(pod));
+    }
+
+    /// A pod starts over, as its node would have it.
+    pub(super) fn restart_pod(&mut self, key: &Key) {
+        self.amend(&KUBELET, (&key.0, &key.1, &key.2), |object| {
+            for field in ["startTime", "containerStatuses", "podIP", "podIPs"] {
+                value::remove(object, &format!("status.{field}"));
+            }
+            value::set(object, "status.phase", "Pending");
+        });
+    }
+
+    fn pod_address(&mut self, node: &str) -> String {
+        let nodes: Vec<&str> = self.store.all("nodes", "").map(|node| value::name(node)).collect();
+        let at = nodes.iter().position(|own| *own == node).unwrap_or(0);
+        let last = self.workloads.addresses.entry(node.to_owned()).or_insert(1);
+        *last += 1;
+        format!("10.244.{}.{}", at + usize::try_from(*last / 250).unwrap_or(0), *last % 250 + 2)
+    }
+
+    /// `POST .../eviction`.
+    pub(crate) fn evict(&mut self, call: &mut Call<'_>) -> Result<Value, Failure> {
+        let Some(pod) = self.get("pods", &call.target.namespace, &call.target.name) else {
+            return Err(Failure::not_found(&call.resource, &call.target.name));
+        };
+        if self.is_protected(&pod) {
+            let details = json!({ "causes": [{ "reason": "DisruptionBudget", "message": "The disruption budget does not allow another eviction" }] });
+            let text = "Cannot evict pod as it would violate the pod's disruption budget.";
+            return Err(Failure { details: Some(details), ..Failure::new(429, "TooManyRequests", text) });
+        }
+        self.dismiss("pods", &pod);
+        Ok(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 }))
+    }
+
+    /// Whether a budget keeps a pod from being evicted.
+    fn is_protected(&self, pod: &Value) -> bool {
+        self.store.all("poddisruptionbudgets.policy", value::namespace(pod)).any(|budget| {
+            let choice = crate::kubernetes::selectors::Labels::of(&budget["spec"]["selector"]);
+            if !choice.chooses(pod) {
+                return false;
+            }
+            let pods: Vec<&Arc<Value>> =
+                self.store.all("pods", value::namespace(pod)).filter(|other| choice.chooses(other)).collect();
+            let (total, ready) = (pods.len() as i64, pods.iter().filter(|pod| super::is_ready(pod)).count() as i64);
+            let least = match budget.pointer("/spec/minAvailable") {
+                Some(amount) => super::share(Some(amount), total, true),
+                None => total - super::share(budget.pointer("/spec/maxUnavailable"), total, true),
+            };
+            ready - 1 < least
+        })
+    }
+
+    /// `POST .../binding`.
+    pub(crate) fn bind(&mut self, call: &mut Call<'_>) -> Result<Value, Failure> {
+        let body = call.body()?.value;
+        let Some(pod) = self.get("pods", &call.target.namespace, &call.target.name) else {
+            return Err(Failure::not_found(&call.resource, &call.target.name));
+        };
+        let node = value::text(&body, "target.name");
+        if node.is_empty() {
+            return Err(Failure::invalid_kind("", "Binding", value::name(&pod), &[Cause::required("target.name", "")]));
+        }
+        if !value::text(&pod, "spec.nodeName").is_empty() {
+            let why = format!(
+                "pod {} is already assigned to node {:?}",
+                value::name(&pod),
+                value::text(&pod, "spec.nodeName")
+            );
+            return Err(Failure::conflict(&call.resource, value::name(&pod), &why));
+        }
+        self.place_pod(&pod, node);
+        Ok(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 }))
+    }
+
+    /// `GET .../log`: there are none.
+    pub(crate) fn log(&self, call: &Call<'_>) -> Result<String, Failure> {
+        let pod = self.read(call)?;
+        let names: Vec<&str> =
+            containers(&pod).into_iter().map(|(_, container)| value::text(container, "name")).collect();
+        let wanted = call.ask.query.get("container");
+        if let Some(wanted) = wanted.filter(|wanted| !names.contains(wanted)) {
+            return Err(Failure::bad_request(format!("container {wanted} is not valid for pod {}", value::name(&pod))));
+        }
+        if wanted.is_none() && names.len() > 1 {
+            let text = format!(
+                "a container name must be specified for pod {}, choose one of: [{}]",
+                value::name(&pod),
+                names.join(" ")
+            );
+            return Err(Failure::bad_request(text));
+        }
+        let name = wanted.or_else(|| names.first().copied()).unwrap_or_default();
+        if value::text(&pod, "status.phase") != "Running" {
+            let text =
+                format!("container {name:?} in pod {:?} is waiting to start: ContainerCreating", value::name(&pod));
+            return Err(Failure::bad_request(text));
+        }
+        Ok(format!("castle: pod {} is simulated and writes no log\n", value::name(&pod)))
+    }
+}
+
+/// Whether a pod was only not ready because its node was not.
+fn is_resumed(pod: &Value) -> bool {
+    value::items(pod, "status.conditions")
+        .iter()
+        .any(|it| value::text(it, "type") == "Ready" && value::text(it, "reason") == "NodeNotReady")
+}
+
+/// The containers that run at the same time.
+fn containers(pod: &Value) -> Vec<(usize, &Value)> {
+    value::items(pod, "spec.containers").iter().enumerate().collect()
+}
+
+fn host_ip(node: &Value) -> String {
+    let mut addresses =
+        value::items(node, "status.addresses").iter().filter(|it| value::text(it, "type") == "InternalIP");
+    addresses.next().map(|it| value::text(it, "address").to_owned()).unwrap_or_default()
+}
+
+/// Conditions without a reason or a message are written without them.
+fn tidy(pod: &mut Value) {
+    for item in pod.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        for key in ["reason", "message"] {
+            if value::text(item, key).is_empty() {
+                value::remove(item, key);
+            }
+        }
+    }
+}
+
+fn statuses(pod: &Value, state: impl Fn(&Value) -> Value, is_ready: bool, restarts: i64) -> Vec<Value> {
+    value::items(pod, "spec.containers")
+        .iter()
+        .map(|container| status_of(container, &state(container), is_ready, restarts))
+        .collect()
+}
+
+fn status_of(container: &Value, state: &Value, is_ready: bool, restarts: i64) -> Value {
+    let is_running = state.get("running").is_some();
+    json!({
+        "name": value::text(container, "name"), "image": value::text(container, "image"), "imageID": value::text(container, "image"),
+        "ready": is_ready, "restartCount": restarts, "started": is_running, "state": state, "lastState": {},
+    })
+}

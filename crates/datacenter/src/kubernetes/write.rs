@@ -1,0 +1,530 @@
+//! Objects that are made and changed: the way from a body to the store.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::admission::Operation;
+use super::api::Call;
+use super::body::{self, Body};
+use super::fields::managers::{Manager, Managers, bare};
+use super::fields::node::Node;
+use super::kinds::{Resource, Shape};
+use super::kube::Kube;
+use super::status::{Cause, Failure};
+use super::{decode, defaults, structural, validate, value};
+
+/// The most bytes of a request.
+pub(crate) const REQUEST_LIMIT: usize = 3 << 20;
+/// The most bytes of an object that etcd takes: 1.5 MiB with its envelope.
+const OBJECT_LIMIT: usize = 1_536 << 10;
+
+/// The most bytes of a message to etcd.
+const MESSAGE_LIMIT: usize = 2 << 20;
+
+/// Fields that a way of writing does not reach.
+pub(crate) fn ignored(resource: &Resource, subresource: &str) -> &'static [&'static [&'static str]] {
+    match subresource {
+        "" if resource.has("status") => &[&["status"]],
+        "status" if resource.custom().is_some() => &[
+            &["spec"],
+            &["metadata", "labels"],
+            &["metadata", "annotations"],
+            &["metadata", "finalizers"],
+            &["metadata", "ownerReferences"],
+        ],
+        "status" => &[&["spec"]],
+        _ => &[],
+    }
+}
+
+/// How a body is to be judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Strictness {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+impl Call<'_> {
+    fn strictness(&self) -> Result<Strictness, Failure> {
+        match self.ask.query.get("fieldValidation") {
+            None | Some("Warn") => Ok(Strictness::Warn),
+            Some("Strict") => Ok(Strictness::Strict),
+            Some("Ignore") => Ok(Strictness::Ignore),
+            Some(other) => {
+                let cause = Cause::unsupported("fieldValidation", &json!(other), &["", "Ignore", "Strict", "Warn"]);
+                Err(Failure::invalid_kind("meta.k8s.io", self.options(), "", &[cause]))
+            }
+        }
+    }
+
+    /// The kind of the options that the query holds.
+    pub(crate) fn options(&self) -> &'static str {
+        match self.ask.method.as_str() {
+            "POST" => "CreateOptions",
+            "PUT" => "UpdateOptions",
+            "PATCH" => "PatchOptions",
+            _ => "DeleteOptions",
+        }
+    }
+
+    /// Who writes.
+    pub(crate) fn manager(&self, applies: bool) -> Manager {
+        let agent = self.ask.user_agent.split('/').next().unwrap_or_default();
+        let name = self.ask.query.get("fieldManager").unwrap_or(if agent.is_empty() { "unknown" } else { agent });
+        Manager {
+            name: name.chars().take(128).collect(),
+            applies,
+            api_version: self.resource.api_version(),
+            subresource: self.target.subresource.clone(),
+        }
+    }
+
+    /// Reads the body of a request that is an object.
+    pub(crate) fn body(&self) -> Result<Body, Failure> {
+        let kind = self.ask.content_type.split(';').next().unwrap_or_default().trim();
+        let read = match kind {
+            "" | "application/json" => body::json(&self.ask.body),
+            "application/yaml" => body::yaml(&self.ask.body),
+            _ => {
+                let accepted = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+                return Err(Failure::media_type(&accepted));
+            }
+        };
+        read.map_err(|error| self.unrecognized(&error))
+    }
+
+    /// The beginning of the body, for messages.
+    fn summary(&self) -> String {
+        const SHOWN: usize = 32;
+        let body = &self.ask.body;
+        let (first, rest) = body.split_at(body.len().min(SHOWN));
+        let text = match first.first() {
+            Some(b'{') => String::from_utf8_lossy(first).into_owned(),
+            _ => first.iter().map(|byte| format!("{byte:02x}")).collect(),
+        };
+        if rest.is_empty() { text } else { format!("{text} ...") }
+    }
+
+    /// What is told of a body that is no object.
+    fn unrecognized(&self, error: &str) -> Failure {
+        let shown = self.summary();
+        let of = &self.resource.kind;
+        let text = format!(
+            "the object provided is unrecognized (must be of type {of}): couldn't get version/kind; json parse error: {error} ({shown})"
+        );
+        Failure::bad_request(text)
+    }
+
+    /// Judges an object by its kind: types, unknown fields, fields given twice.
+    pub(crate) fn decode(&mut self, body: Body) -> Result<Value, Failure> {
+        let mut object = body.value;
+        let resource = self.resource.clone();
+        let (kind, api_version) =
+            (value::text(&object, "kind").to_owned(), value::text(&object, "apiVersion").to_owned());
+        let version = &resource.version;
+        let refuse = |why: &str| {
+            Failure::bad_request(format!(
+                "{} in version {version:?} cannot be handled as a {}: {why}",
+                resource.kind, resource.kind
+            ))
+        };
+        self.strictness()?;
+        if !object.is_object() {
+            let what = if object.is_array() { "array" } else { "string" };
+            let error = format!(
+                "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                 \"json:\\\"kind,omitempty\\\"\" }}"
+            );
+            return Err(self.unrecognized(&error));
+        }
+        if resource.custom().is_some() && kind.is_empty() {
+            let body = String::from_utf8_lossy(&self.ask.body);
+            let text = format!(
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}' ({})",
+                resource.kind,
+                self.summary()
+            );
+            return Err(Failure::bad_request(text));
+        }
+        if !kind.is_empty() && kind != resource.kind || !api_version.is_empty() && api_version != resource.api_version()
+        {
+            let given = if api_version.is_empty() { resource.api_version() } else { api_version };
+            let own = given.rsplit('/').next().unwrap_or_default().to_owned();
+            let group =
+                if resource.group.is_empty() { "core" } else { resource.group.split('.').next().unwrap_or_default() };
+            return Err(match &resource.shape {
+                Shape::Built(_) if given == resource.api_version() => Failure::bad_request(format!(
+                    "{kind} in version {own:?} cannot be handled as a {}: converting ({own}.{kind}) to ({group}.{}): unknown conversion",
+                    resource.kind, resource.kind
+                )),
+                Shape::Built(_) => Failure::bad_request(format!(
+                    "{} in version {own:?} cannot be handled as a {}: no kind {:?} is registered for version {given:?} in scheme \"pkg/runtime/scheme.go:111\"",
+                    resource.kind,
+                    resource.kind,
+                    if kind.is_empty() { &resource.kind } else { &kind }
+                )),
+                Shape::Custom(_) => Failure::bad_request(format!(
+                    "the object provided is unrecognized (must be of type {}): no kind {kind:?} is registered for version {given:?}",
+                    resource.kind
+                )),
+            });
+        }
+        value::set(&mut object, "kind", resource.kind.as_str());
+        value::set(&mut object, "apiVersion", resource.api_version());
+        let findings = match &resource.shape {
+            Shape::Built(definition) => decode::check(definition, &object, &body.twice),
+            Shape::Custom(custom) => structural::check(custom, &object, &body.twice),
+        };
+        if let Some(mismatch) = findings.mismatch {
+            return Err(refuse(&mismatch));
+        }
+        self.judge(&findings.strict, |texts| refuse(&format!("strict decoding error: {texts}")))?;
+        Ok(object)
+    }
+
+    /// Warns of what is unknown or given twice, or refuses it.
+    pub(crate) fn judge(&mut self, findings: &[String], refuse: impl Fn(&str) -> Failure) -> Result<(), Failure> {
+        if findings.is_empty() {
+            return Ok(());
+        }
+        match self.strictness()? {
+            Strictness::Ignore => {}
+            Strictness::Warn => self.warnings.extend(findings.iter().cloned()),
+            Strictness::Strict => return Err(refuse(&findings.join(", "))),
+        }
+        Ok(())
+    }
+}
+
+impl Kube {
+    /// `POST`: makes an object.
+    pub(crate) fn create(&mut self, call: &mut Call<'_>) -> Result<Arc<Value>, Failure> {
+        call.is_dry_run = call.ask.query.is_dry_run("CreateOptions")?;
+        let body = call.body()?;
+        let mut object = call.decode(body)?;
+        place(call, &mut object)?;
+        if !value::text(&object, "metadata.resourceVersion").is_empty() {
+            return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created"));
+        }
+        self.complete(&call.resource, &mut object);
+        let object = self.finish_create(call, object, None)?;
+        Ok(object)
+    }
+
+    /// Writes an object as its kind wants it, and gives it its defaults.
+    pub(crate) fn complete(&self, resource: &Resource, object: &mut Value) {
+        match &resource.shape {
+            Shape::Built(definition) => {
+                decode::normalise(definition, object);
+                defaults::apply(definition, object);
+            }
+            Shape::Custom(custom) => structural::complete(custom, object),
+        }
+    }
+
+    /// The way of a new object from its defaults to the store. Managers are given where somebody applied it.
+    pub(crate) fn finish_create(
+        &mut self,
+        call: &mut Call<'_>,
+        mut object: Value,
+        managers: Option<Managers>,
+    ) -> Result<Arc<Value>, Failure> {
+        let resource = call.resource.clone();
+        let name = value::name(&object).to_owned();
+        if name.is_empty() && !value::text(&object, "metadata.generateName").is_empty() {
+            let prefix: String = value::text(&object, "metadata.generateName").chars().take(58).collect();
+            let name = format!("{prefix}{}", self.suffix(5));
+            value::set(&mut object, "metadata.name", name);
+        }
+        if resource.has("status") || resource.is("jobs.batch") {
+            value::remove(&mut object, "status");
+            self.complete(&resource, &mut object);
+        }
+        self.label_new(&resource, &mut object);
+        let node = Node::root(&resource);
+        let managers = match managers {
+            Some(managers) => managers,
+            None => {
+                let mut managers = Managers::default();
+                let empty = empty(&resource);
+                managers.update(
+                    node,
+                    (&empty, &bare(&object)),
+                    &call.manager(false),
+                    ignored(&resource, ""),
+                    &self.stamp(),
+                );
+                managers
+            }
+        };
+        self.admit(call, Operation::Create, None, &mut object)?;
+        self.allocate(&mut object, None, &resource, call.is_dry_run)?;
+        let causes = validate::create(&resource, &object);
+        if !causes.is_empty() {
+            return Err(Failure::invalid(&resource, value::name(&object), &causes));
+        }
+        self.review(call, Operation::Create, None, &object)?;
+        if resource.is(super::crd::DEFINITIONS) {
+            call.warnings.extend(super::crd::unknown_formats(&object));
+        }
+        managers.write(&mut object);
+        let (namespace, name) = (value::namespace(&object).to_owned(), value::name(&object).to_owned());
+        if let Some(known) = self.store.get(&resource.qualified(), &namespace, &name) {
+            let mut failure = Failure::already_exists(&resource, &name);
+            if value::is_deleting(known) {
+                failure.message = format!("object is being deleted: {}", failure.message);
+            }
+            return Err(failure);
+        }
+        check_size(&object)?;
+        if call.is_dry_run {
+            return Ok(Arc::new(object));
+        }
+        Ok(self.put(&resource.qualified(), object))
+    }
+
+    /// `PUT`: replaces an object.
+    pub(crate) fn replace(&mut self, call: &mut Call<'_>) -> Result<Arc<Value>, Failure> {
+        call.is_dry_run = call.ask.query.is_dry_run("UpdateOptions")?;
+        let resource = call.resource.clone();
+        let body = call.body()?;
+        let mut object = call.decode(body)?;
+        let (given, wanted) = (value::name(&object).to_owned(), call.target.name.clone());
+        if !given.is_empty() && given != wanted {
+            let text = format!("the name of the object ({given}) does not match the name on the URL ({wanted})");
+            return Err(Failure::bad_request(text));
+        }
+        value::set(&mut object, "metadata.name", wanted.as_str());
+        place(call, &mut object)?;
+        self.complete(&resource, &mut object);
+        let Some(old) = self.get(&resource.qualified(), &call.target.namespace, &wanted) else {
+            return Err(Failure::not_found(&resource, &wanted));
+        };
+        let version = value::text(&object, "metadata.resourceVersion");
+        if version.is_empty() && !may_omit_version(&resource) {
+            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            let mut failure = Failure::invalid_kind(&resource.group, &resource.plural, &wanted, &[cause]);
+            failure.message = failure
+                .message
+                .replace(&format!("{}.{} ", resource.plural, resource.group), &format!("{} ", resource.qualified()));
+            return Err(failure);
+        }
+        self.finish_update(call, &old, object, None)
+    }
+
+    /// The way of a changed object to the store. Managers are given where somebody applied it.
+    pub(crate) fn finish_update(
+        &mut self,
+        call: &mut Call<'_>,
+        old: &Arc<Value>,
+        mut new: Value,
+        managers: Option<Managers>,
+    ) -> Result<Arc<Value>, Failure> {
+        let resource = call.resource.clone();
+        let subresource = call.target.subresource.clone();
+        let name = call.target.name.clone();
+        let version = value::text(&new, "metadata.resourceVersion");
+        if !version.is_empty() && version != value::text(old, "metadata.resourceVersion") {
+            return Err(Failure::modified(&resource, &name));
+        }
+        let uid = value::uid(&new);
+        if !uid.is_empty() && uid != value::uid(old) {
+            if call.ask.method == "PATCH" {
+                let cause = Cause::invalid("metadata.uid", &json!(uid), "field is immutable");
+                return Err(Failure::invalid(&resource, &name, &[cause.clone(), cause]));
+            }
+            let namespace = if resource.is_namespaced { format!("{}/", call.target.namespace) } else { String::new() };
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/{}/{namespace}{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+                 UID in precondition: {uid}, UID in object meta: {}",
+                resource.plural,
+                value::uid(old)
+            );
+            return Err(Failure::conflict(&resource, &name, &why));
+        }
+        for key in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "resourceVersion",
+            "selfLink",
+        ] {
+            match old["metadata"].get(key) {
+                Some(known) => value::set(&mut new, &format!("metadata.{key}"), known.clone()),
+                None => drop(value::remove(&mut new, &format!("metadata.{key}"))),
+            }
+        }
+        self.keep_other_half(&resource, &subresource, old, &mut new);
+        let node = Node::root(&resource);
+        let given = new.pointer("/metadata/managedFields").cloned();
+        let is_reset = given == Some(json!([{}]));
+        let managers = match managers {
+            Some(managers) => managers,
+            None => {
+                let own = given
+                    .filter(|given| given.as_array().is_some_and(|list| !list.is_empty()))
+                    .and_then(|_| Managers::read(&new));
+                let mut managers = own.unwrap_or_else(|| Managers::read(old).unwrap_or_default());
+                if is_reset {
+                    managers = Managers::default();
+                } else if !managers.is_empty() {
+                    managers.update(
+                        node,
+                        (&bare(old), &bare(&new)),
+                        &call.manager(false),
+                        ignored(&resource, &subresource),
+                        &self.stamp(),
+                    );
+                }
+                managers
+            }
+        };
+        self.admit(call, Operation::Update, Some(old), &mut new)?;
+        self.allocate(&mut new, Some(old), &resource, call.is_dry_run)?;
+        if subresource.is_empty() || subresource == "scale" {
+            self.raise_generation(&resource, old, &mut new);
+        }
+        if resource.is("daemonsets.apps") && value::at(old, "spec.template") != value::at(&new, "spec.template") {
+            let place = value::place(&mut new, "metadata.annotations");
+            let before = place
+                .get(defaults::TEMPLATE_GENERATION)
+                .and_then(Value::as_str)
+                .and_then(|text| text.parse::<u64>().ok());
+            place[defaults::TEMPLATE_GENERATION] = json!((before.unwrap_or(0) + 1).to_string());
+        }
+        let causes = validate::update(&resource, &subresource, old, &new);
+        if !causes.is_empty() {
+            return Err(Failure::invalid(&resource, &name, &causes));
+        }
+        self.review(call, Operation::Update, Some(old), &new)?;
+        let known = Managers::read(old).unwrap_or_default();
+        if bare(&new) == bare(old) && known.is_alike(&managers) && !is_reset {
+            return Ok(old.clone());
+        }
+        managers.write(&mut new);
+        check_size(&new)?;
+        if call.is_dry_run {
+            return Ok(Arc::new(new));
+        }
+        Ok(self.put_or_end(&resource, new))
+    }
+
+    /// What the main resource says is not changed through its status, and the other way round.
+    fn keep_other_half(&self, resource: &Resource, subresource: &str, old: &Value, new: &mut Value) {
+        let take = |new: &mut Value, path: &str| match value::at(old, path) {
+            Some(known) => value::set(new, path, known.clone()),
+            None => drop(value::remove(new, path)),
+        };
+        match subresource {
+            "" if resource.has("status") => take(new, "status"),
+            "status" if resource.custom().is_some() => {
+                let managed = value::remove(new, "metadata.managedFields");
+                let keys: Vec<String> = new.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect();
+                let known: Vec<String> = old.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect();
+                for key in keys.iter().chain(&known).filter(|key| *key != "status") {
+                    take(new, key);
+                }
+                match managed {
+                    Some(managed) => value::set(new, "metadata.managedFields", managed),
+                    None => drop(value::remove(new, "metadata.managedFields")),
+                }
+            }
+            "status" => {
+                for path in ["spec", "metadata.labels", "metadata.finalizers", "metadata.ownerReferences"] {
+                    take(new, path);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes an object, or ends it if it only waited for its finalizers.
+    pub(crate) fn put_or_end(&mut self, resource: &Resource, object: Value) -> Arc<Value> {
+        let collection = resource.qualified();
+        let waits = !value::finalizers(&object).is_empty()
+            || collection == "namespaces" && !value::items(&object, "spec.finalizers").is_empty();
+        let has_grace = value::number(&object, "metadata.deletionGracePeriodSeconds").is_some_and(|grace| grace > 0);
+        if value::is_deleting(&object) && !waits && !has_grace {
+            self.erase(&collection, value::namespace(&object), value::name(&object));
+            return Arc::new(object);
+        }
+        self.put(&collection, object)
+    }
+}
+
+/// An object of a kind that nothing was said of: what its first writer does not own.
+pub(crate) fn empty(resource: &Resource) -> Value {
+    let mut object = json!({});
+    if let Shape::Built(definition) = &resource.shape {
+        decode::normalise(definition, &mut object);
+    }
+    object
+}
+
+/// Puts an object into the namespace of the request.
+pub(crate) fn place(call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
+    let (given, wanted) = (value::namespace(object).to_owned(), call.target.namespace.as_str());
+    if !call.resource.is_namespaced {
+        value::remove(object, "metadata.namespace");
+        return Ok(());
+    }
+    if !given.is_empty() && given != wanted {
+        let text = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Failure::bad_request(text));
+    }
+    if wanted.is_empty() {
+        return Err(Failure::bad_request("an empty namespace may not be set during creation"));
+    }
+    value::set(object, "metadata.namespace", wanted);
+    Ok(())
+}
+
+fn check_size(object: &Value) -> Result<(), Failure> {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail.
+    let _ = serde_json::to_writer(&mut count, object);
+    if count.0 > MESSAGE_LIMIT {
+        let text = format!(
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max ({} vs. {MESSAGE_LIMIT})",
+            count.0
+        );
+        return Err(Failure::new(500, "", text));
+    }
+    if count.0 > OBJECT_LIMIT {
+        return Err(Failure::new(500, "", "etcdserver: request is too large"));
+    }
+    Ok(())
+}
+
+/// Whether an object may be replaced by somebody who does not say what they saw.
+fn may_omit_version(resource: &Resource) -> bool {
+    resource.custom().is_none()
+        && ![
+            "runtimeclasses.node.k8s.io",
+            "poddisruptionbudgets.policy",
+            "csidrivers.storage.k8s.io",
+            "csistoragecapacities.storage.k8s.io",
+            "volumeattachments.storage.k8s.io",
+            "csinodes.storage.k8s.io",
+            "leases.coordination.k8s.io",
+            "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+            "validatingwebhookconfigurations.admissionregistration.k8s.io",
+            "customresourcedefinitions.apiextensions.k8s.io",
+            "apiservices.apiregistration.k8s.io",
+        ]
+        .contains(&resource.qualified().as_str())
+}

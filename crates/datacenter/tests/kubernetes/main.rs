@@ -1,0 +1,14 @@
+//! The Kubernetes API as its clients see it: HTTP over pipes in memory, in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
+
+#[allow(dead_code, reason = "shared with the tests of nodes, which use more of it")]
+#[path = "../talos/castle.rs"]
+mod castle;
+mod client;
+mod cluster;
+#[allow(dead_code, reason = "shared with the tests of the hypervisor, which use more of it")]
+#[path = "../behaviour/site.rs"]
+mod site;
+#[allow(dead_code, reason = "shared with the tests of nodes, which use more of it")]
+#[path = "../talos/wire.rs"]
+mod wire;

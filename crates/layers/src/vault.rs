@@ -1,0 +1,178 @@
+//! What a castle keeps in its vault: the client files of its cluster, and its bundle, sealed.
+//!
+//! It is there before the first machine is: whoever loses the state, and has the vault and a key to the seal, has lost nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use castle_engine::{Class, Fault, Gate, GraphBuilder, Handle, Place, Seal, StepId, Verdict};
+use castle_seams::BoxFuture;
+use castle_secrets::Secret;
+use castle_secrets::validate::{self, Kind, Origin};
+use castle_secrets::vault::keep::{Files, RemoveFiles, SaveFiles, Shelf};
+use castle_spec::{Castle, Node, Role};
+use castle_talos::model::clients;
+use castle_talos::model::pki::YEAR;
+use castle_talos::steps::Keys;
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use crate::cluster::api_address;
+use crate::secrets::{Strongroom, layer};
+
+/// The name of the kubeconfig in the vault.
+pub const KUBECONFIG: &str = "KUBECONFIG";
+/// The name of the talosconfig in the vault.
+pub const TALOSCONFIG: &str = "TALOSCONFIG";
+/// The name of the sealed bundle in the vault.
+pub const BUNDLE: &str = "TALOS_BUNDLE";
+
+/// What is good for less than that is issued anew.
+const LEAST: Duration = Duration::from_hours(30 * 24);
+
+/// Where files go, and what they are made of.
+pub struct Keeping {
+    /// The castle's folder in the vault.
+    pub shelf: Shelf,
+    /// What the bundle is sealed with; nothing for whoever only looks and has no key.
+    pub seal: Option<Arc<Seal>>,
+    /// Where keys come from.
+    pub room: Arc<Strongroom>,
+    /// The file.
+    pub castle: Arc<Castle>,
+    /// Its nodes.
+    pub nodes: Arc<Vec<Node>>,
+}
+
+/// Gives the files of a castle: those of the vault that are still good, and new ones for the rest.
+struct ClientFiles(Keeping);
+
+impl ClientFiles {
+    async fn files(&self, keys: &Keys) -> Result<Files, Fault> {
+        let Keeping { shelf, seal, room, castle, nodes } = &self.0;
+        let mut there = shelf.load().await?.0;
+        let (name, now) = (castle.castle.as_str(), room.clock.wall());
+        let wrong = |what: &str, why: String| Fault::new(Class::Final, what, why);
+        let mut files = BTreeMap::new();
+
+        let server = api_address(castle, nodes);
+        let encoded = |pem: &str| STANDARD.encode(pem);
+        let kubeconfig = match there.remove(KUBECONFIG) {
+            Some(text) if is_good_kubeconfig(&text, &[&server, &encoded(&keys.bundle.kubernetes.certificate)], now) => {
+                text
+            }
+            _ => clients::kubeconfig(&keys.bundle, name, &server, YEAR, room.doors())
+                .await
+                .map_err(|error| wrong(KUBECONFIG, error.to_string()))?,
+        };
+        files.insert(KUBECONFIG.to_owned(), kubeconfig);
+
+        let addresses = |keep: fn(&&Node) -> bool| -> Vec<String> {
+            nodes.iter().filter(keep).map(|node| node.address.value.to_string()).collect()
+        };
+        let (endpoints, all) = (addresses(|node| node.role == Role::ControlPlane), addresses(|_| true));
+        let mut marks: Vec<String> = all.iter().map(|address| format!("- {address}\n")).collect();
+        marks.push(encoded(&keys.bundle.talos.certificate));
+        let marks: Vec<&str> = marks.iter().map(String::as_str).collect();
+        let talosconfig = match there.remove(TALOSCONFIG) {
+            Some(text) if is_good_talosconfig(&text, &marks, now) => text,
+            _ => clients::talosconfig(&keys.bundle, name, &endpoints, &all, YEAR, room.doors())
+                .await
+                .map_err(|error| wrong(TALOSCONFIG, error.to_string()))?,
+        };
+        files.insert(TALOSCONFIG.to_owned(), talosconfig);
+
+        let bundle = keys.bundle.save();
+        let is_kept = |seal, sealed: &Secret| match opened(seal, sealed) {
+            Ok((generation, text)) => generation == room.generation && text.expose() == bundle.expose(),
+            Err(_) => false,
+        };
+        match (seal, there.remove(BUNDLE)) {
+            (Some(seal), Some(sealed)) if is_kept(seal, &sealed) => {
+                files.insert(BUNDLE.to_owned(), sealed);
+            }
+            (Some(seal), _) => {
+                let sealed = sealed(seal, room.generation, &bundle).map_err(|why| wrong(BUNDLE, why))?;
+                files.insert(BUNDLE.to_owned(), sealed);
+            }
+            // Whoever cannot open it leaves it as it is.
+            (None, Some(sealed)) => {
+                files.insert(BUNDLE.to_owned(), sealed);
+            }
+            (None, None) => {}
+        }
+        Ok(Files(files))
+    }
+}
+
+impl Gate for ClientFiles {
+    type Needs = (Arc<Keys>,);
+    type Output = Files;
+
+    fn check<'a>(&'a self, (keys,): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Files>, Fault>> {
+        Box::pin(async move { Ok(Verdict::Open(self.files(keys).await?)) })
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(300)
+    }
+}
+
+fn has_all(text: &Secret, marks: &[&str]) -> bool {
+    marks.iter().all(|mark| text.expose().contains(mark))
+}
+
+fn is_good_kubeconfig(text: &Secret, marks: &[&str], now: SystemTime) -> bool {
+    let origin = Origin::new(KUBECONFIG, "the vault");
+    has_all(text, marks) && validate::check(Kind::Kubeconfig, text, &origin, now + LEAST).is_ok()
+}
+
+fn is_good_talosconfig(text: &Secret, marks: &[&str], now: SystemTime) -> bool {
+    let certificate = text.expose().lines().find_map(|line| line.trim().strip_prefix("crt: "));
+    let pem = certificate.and_then(|encoded| String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok());
+    let origin = Origin::new(TALOSCONFIG, "the vault");
+    let is_fresh = |pem: String| validate::check(Kind::Certificate, &Secret::from(pem), &origin, now + LEAST).is_ok();
+    has_all(text, marks) && pem.is_some_and(is_fresh)
+}
+
+fn sealed(seal: &Seal, generation: u64, bundle: &Secret) -> Result<Secret, String> {
+    let plain = Zeroizing::new(json!({"generation": generation, "bundle": bundle.expose()}).to_string());
+    let sealed = seal.seal(plain.as_bytes(), &[]).map_err(|error| error.to_string())?;
+    Ok(Secret::from(STANDARD.encode(sealed)))
+}
+
+/// The bundle that was sealed for the vault, and which life of the castle it is of.
+///
+/// # Errors
+///
+/// Why it cannot be opened, as a sentence.
+pub fn opened(seal: &Seal, sealed: &Secret) -> Result<(u64, Secret), String> {
+    let bytes = STANDARD.decode(sealed.expose().trim()).map_err(|_| "it is no base64".to_owned())?;
+    let opened = seal.open(&bytes).map_err(|error| error.to_string())?;
+    let mut plain: Value =
+        serde_json::from_slice(&opened.plain).map_err(|_| "what is in it is no bundle".to_owned())?;
+    match (plain["generation"].as_u64(), plain["bundle"].take()) {
+        (Some(generation), Value::String(bundle)) => Ok((generation, Secret::from(bundle))),
+        _ => Err("what is in it is no bundle".to_owned()),
+    }
+}
+
+fn id(kind: &str, castle: &Castle) -> StepId {
+    StepId::new(&layer(), kind, castle.castle.as_str())
+}
+
+/// Adds the steps that keep the files in the vault; returns what machines come after.
+pub fn keep(graph: &mut GraphBuilder, keeping: Keeping, keys: &Handle<Keys>) -> StepId {
+    let (step, shelf) = (id("vault", &keeping.castle), keeping.shelf.clone());
+    let files = graph.gate(id("files", &keeping.castle), Place::default(), (keys.clone(),), ClientFiles(keeping));
+    graph.step(step.clone(), Place::default(), (files,), SaveFiles::new(shelf));
+    step
+}
+
+/// Adds the step that takes out of the vault what the castle has put there.
+pub fn clear(graph: &mut GraphBuilder, shelf: Shelf, castle: &Castle) {
+    graph.step(id("vault", castle), Place::default(), (), RemoveFiles::new(shelf));
+}

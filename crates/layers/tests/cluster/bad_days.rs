@@ -1,0 +1,302 @@
+//! Bad inputs and bad days: each ends in a word about the thing, the evidence and what to do; and once the cause is gone, the same
+//! command goes on.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use castle_datacenter::{Asked, Called, Datacenter, Fate, Latencies, Reply, Version, Witness};
+use castle_engine::Fault;
+use castle_layers::cluster::{Referred, configuration};
+use castle_layers::secrets;
+use castle_secrets::Secret;
+use castle_testkit::{VirtualClock, in_virtual_time};
+
+use crate::castle::{Castle, bundle, faults, quick};
+use crate::room::{Room, blueprint, done, door};
+
+fn castle(clock: &VirtualClock, control_planes: u32, latencies: Latencies) -> Castle {
+    let blueprint = blueprint(&["pve"], Version::Nine).with_latencies(latencies);
+    Castle::new(Room::new(blueprint, &quick(control_planes, 0), door(clock)))
+}
+
+/// A fault as people read it: what it is about, what was seen, what to do.
+fn said(fault: &Fault) -> [&str; 3] {
+    [&fault.subject, &fault.evidence, &fault.next]
+}
+
+/// Raises a castle whose state holds this bundle, and returns what is said.
+fn raised_with(spoil: impl Fn(String, &VirtualClock) -> String, later: Duration) -> Vec<[String; 3]> {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 1, Latencies::none());
+        let (mine, other) = (bundle(clock).await, bundle(clock).await);
+        let text = spoil(mine.save().expose().to_owned(), clock);
+        let key = |text: &str| text.split("os:\n").nth(1).unwrap().lines().nth(1).unwrap().to_owned();
+        let text = text.replace("THE KEY OF ANOTHER", key(other.save().expose()).trim().trim_start_matches("key: "));
+        castle.keep_bundle(&text).await;
+        castle_seams::Clock::sleep(clock, later).await;
+        let report = castle.up().await;
+        assert!(castle.room.datacenter.effects().is_empty(), "nothing is made with such a bundle");
+        faults(&report).into_iter().map(|fault| said(fault).map(str::to_owned)).collect()
+    })
+}
+
+/// The bundle with another value behind the key of its Talos authority.
+fn with_key(text: &str, value: &str) -> String {
+    let (before, after) = text.split_once("    os:\n").unwrap();
+    let lines: Vec<String> = after
+        .lines()
+        .map(
+            |line| {
+                if line.trim_start().starts_with("key: ") { format!("        key: {value}") } else { line.to_owned() }
+            },
+        )
+        .collect();
+    format!("{before}    os:\n{}\n", lines.join("\n"))
+}
+
+const BUNDLE: &str = "the Talos bundle in the state";
+const HISTORY: &str = "castle state history secrets";
+
+#[test]
+fn a_bundle_whose_key_is_anothers_is_not_used() {
+    let said = raised_with(|text, _| with_key(&text, "THE KEY OF ANOTHER"), Duration::ZERO);
+    let evidence = "the secrets cannot be used: certs.os.key does not belong to the certificate";
+    assert_eq!(said, [[BUNDLE, evidence, HISTORY].map(str::to_owned)]);
+}
+
+#[test]
+fn a_bundle_with_a_redacted_secret_is_not_used() {
+    let said = raised_with(|text, _| with_key(&text, "'******'"), Duration::ZERO);
+    let evidence =
+        "the secrets cannot be used: certs.os.key is the marker that stands for a hidden secret, not the secret";
+    assert_eq!(said, [[BUNDLE, evidence, HISTORY].map(str::to_owned)]);
+}
+
+#[test]
+fn a_bundle_whose_authorities_are_expired_is_not_used() {
+    let eleven_years = Duration::from_secs(11 * 366 * 24 * 3600);
+    let said = raised_with(|text, _| text, eleven_years);
+    let evidence = "the secrets cannot be used: certs.etcd.crt expired on 2036-09-18 14:13:20 UTC; certs.k8s.crt expired on 2036-09-18 14:13:20 UTC; \
+                    certs.k8saggregator.crt expired on 2036-09-18 14:13:20 UTC; certs.os.crt expired on 2036-09-18 14:13:20 UTC";
+    assert_eq!(said, [[BUNDLE, evidence, HISTORY].map(str::to_owned)]);
+}
+
+#[test]
+fn a_configuration_that_a_node_refuses_is_named_without_its_values() {
+    in_virtual_time(async |clock| {
+        let mut castle = castle(clock, 1, Latencies::none());
+        let file = quick(1, 0).replace("serviceAccountKey: p256", "serviceAccountKey: p256, patches: [all.yaml]");
+        castle.room.rewrite(&file);
+        let with = |patch: &str| {
+            let patches = [("all.yaml".to_owned(), Secret::from(patch.to_owned()))].into();
+            Arc::new(Referred { patches, ..Referred::default() })
+        };
+        castle.referred = with("machine: {colour: planted}\n");
+        let report = castle.up().await;
+        let found = faults(&report);
+        assert_eq!(
+            found.iter().map(|fault| said(fault)).collect::<Vec<_>>(),
+            [[
+                "blue-cp-1",
+                "ApplyConfiguration: error decoding document /v1alpha1/ (line 1): unknown keys found during decoding: machine: colour:",
+                "correct what is named: castle check"
+            ]]
+        );
+        assert!(found[0].is_final());
+        castle.referred = with("machine: {certSANs: [castle.lan]}\n");
+        done(&castle.up().await);
+    });
+}
+
+#[test]
+fn without_a_time_server_the_wait_for_it_is_named() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 1, Latencies::none());
+        castle.room.datacenter.set_time_servers(false);
+        let report = castle.up().await;
+        let next = "blue-cp-1 needs a time server that it can reach (network.timeServers): talosctl --nodes 10.0.1.1 get timestatus; \
+                    talosctl --nodes 10.0.1.1 dmesg";
+        let found: Vec<_> = faults(&report).into_iter().map(said).collect();
+        assert_eq!(found, [["blue-cp-1", "Bootstrap: time is not in sync yet", next]]);
+        castle.room.datacenter.set_time_servers(true);
+        done(&castle.up().await);
+    });
+}
+
+#[test]
+fn a_node_of_another_castle_is_left_alone() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 1, Latencies::none());
+        castle.keep_bundle(bundle(clock).await.save().expose()).await;
+        done(&castle.room.up().await);
+        let (room, foreign) = (&castle.room, bundle(clock).await);
+        let made = configuration(&room.castle, &room.nodes, &room.nodes[0], &foreign, &Referred::default()).unwrap();
+        room.datacenter.configure_node(room.nodes[0].vmid.0, made.text().expose()).unwrap();
+        let report = castle.up().await;
+        let found = faults(&report);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(found[0].guarded && found[0].is_final(), "{found:#?}");
+        assert_eq!(found[0].subject, "blue-cp-1");
+        assert!(found[0].evidence.contains("unknown certificate authority"), "{found:#?}");
+        assert_eq!(found[0].next, "find out who has 10.0.1.1: talosctl version --insecure --nodes 10.0.1.1");
+        assert!(!room.datacenter.effects().keys().any(|effect| effect.starts_with("apply")));
+    });
+}
+
+#[test]
+fn nodes_whose_secrets_are_lost_are_left_alone() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 1, Latencies::none());
+        done(&castle.room.up().await);
+        let report = castle.up().await;
+        let found = faults(&report);
+        assert!(found.len() == 1 && found[0].guarded, "{found:#?}");
+        let evidence = "is not in the state, and there are nodes that were made with it: blue-cp-1";
+        assert_eq!(said(found[0])[..2], ["the Talos bundle", evidence]);
+        assert!(castle.state().latest(&secrets::layer()).await.unwrap().is_none(), "none is minted");
+    });
+}
+
+#[test]
+fn old_data_of_an_etcd_is_named() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 1, Latencies::none());
+        castle.keep_bundle(bundle(clock).await.save().expose()).await;
+        done(&castle.room.up().await);
+        assert!(castle.room.datacenter.plant_etcd_data(castle.room.nodes[0].vmid.0));
+        let report = castle.up().await;
+        let found = faults(&report);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let evidence =
+            "runs an etcd that knows of no members: it is starting, or its disk has the data of an earlier cluster";
+        let next = "talosctl --nodes 10.0.1.1 logs etcd; if the data are of an earlier cluster: talosctl --nodes 10.0.1.1 reset \
+                    --system-labels-to-wipe EPHEMERAL --reboot";
+        assert_eq!(said(found[0]), ["blue-cp-1", evidence, next]);
+        assert!(castle.room.datacenter.cluster("blue").unwrap().etcds.is_empty(), "nothing was begun over it");
+    });
+}
+
+/// Restarts the node that has just been told to begin, once: what it was told is in its memory alone.
+struct Stumble {
+    datacenter: Datacenter,
+    has_struck: Mutex<bool>,
+}
+
+impl Witness for Stumble {
+    fn request(&self, _: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+        Some(handle())
+    }
+
+    fn call(&self, _: &Called) -> Fate {
+        let mut has_struck = self.has_struck.lock().unwrap();
+        if !*has_struck && self.datacenter.effects().contains_key("bootstrap 421") {
+            *has_struck = self.datacenter.reboot_node(421);
+        }
+        Fate::Handled
+    }
+}
+
+#[test]
+fn a_restart_right_after_the_bootstrap_is_noticed_and_the_next_run_goes_on() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 1, Latencies::default());
+        let (datacenter, has_struck) = (castle.room.datacenter.clone(), Mutex::default());
+        castle.room.datacenter.watch(Arc::new(Stumble { datacenter, has_struck }));
+        let report = castle.up().await;
+        let found: Vec<_> = faults(&report).into_iter().map(said).collect();
+        let evidence = "bootstrap was done and does not show";
+        assert_eq!(found, [["platform/etcd/bootstrap", evidence, "look at it; then run the same command again"]]);
+        done(&castle.up().await);
+    });
+}
+
+/// Destroys the etcd of the second voter as soon as there are two.
+struct Misfortune {
+    datacenter: Datacenter,
+    struck: Mutex<Option<u32>>,
+}
+
+impl Witness for Misfortune {
+    fn request(&self, _: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+        Some(handle())
+    }
+
+    fn call(&self, _: &Called) -> Fate {
+        let etcd = self.datacenter.cluster("blue").and_then(|cluster| cluster.etcds.into_iter().next());
+        let voters: Vec<u32> = etcd.iter().flatten().filter(|it| !it.is_learner).map(|it| it.vmid).collect();
+        let mut struck = self.struck.lock().unwrap();
+        if let (None, 2, Some(second)) = (*struck, voters.len(), voters.into_iter().find(|vmid| *vmid != 421)) {
+            *struck = Some(second);
+            assert!(self.datacenter.lose_etcd_member(second));
+        }
+        Fate::Handled
+    }
+}
+
+#[test]
+fn a_member_that_is_lost_on_the_way_is_named() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 3, Latencies::default());
+        let datacenter = castle.room.datacenter.clone();
+        let misfortune = Arc::new(Misfortune { datacenter: datacenter.clone(), struck: Mutex::default() });
+        datacenter.watch(misfortune.clone());
+        let report = castle.up().await;
+        assert!(misfortune.struck.lock().unwrap().is_some());
+        let found: Vec<_> = faults(&report).into_iter().map(said).collect();
+        let evidence = "answers nobody: etcdserver: no leader; it does not run on blue-cp-2 (Preparing), blue-cp-3 (Preparing) (waited 900s)";
+        let next = "talosctl --nodes 10.0.1.2,10.0.1.3 service etcd; talosctl --nodes 10.0.1.2,10.0.1.3 logs etcd";
+        assert!(found.contains(&["etcd", evidence, next]), "{found:#?}");
+    });
+}
+
+#[test]
+fn a_shared_address_that_someone_else_has_is_told_from_one_that_nobody_holds() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 1, Latencies::none());
+        let vip: IpAddr = "10.0.255.1".parse().unwrap();
+        castle.room.datacenter.occupy_address(vip, true);
+        let report = castle.up().await;
+        let found: Vec<_> = faults(&report).into_iter().map(said).collect();
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let [subject, evidence, next] = found[0];
+        assert_eq!(subject, "10.0.255.1");
+        assert_eq!(next, "find out whose it is: arping 10.0.255.1; or choose a free one for network.vip");
+        let expected = "blue-cp-1 holds it and serves at its own address, but here: ";
+        assert!(
+            evidence.starts_with(expected) && evidence.contains("Another device may have this address"),
+            "{evidence}"
+        );
+        castle.room.datacenter.occupy_address(vip, false);
+        done(&castle.up().await);
+    });
+}
+
+#[test]
+fn a_volume_that_finds_no_disk_is_named() {
+    in_virtual_time(async |clock| {
+        let blueprint = blueprint(&["pve"], Version::Nine).with_latencies(Latencies::none());
+        let patched = |patches: &str| {
+            let file = quick(1, 1).replace("storage: none", "storage: {longhorn: {replicas: 1}}");
+            file.replace("dataDisk: 20GiB", &format!("dataDisk: 20GiB, patches: [{patches}]"))
+        };
+        let mut castle = Castle::new(Room::new(blueprint, &patched("disk.yaml"), door(clock)));
+        // Talos forgets the least size when it merges anything into this section: it has to be said again.
+        let patch = "apiVersion: v1alpha1\nkind: UserVolumeConfig\nname: longhorn\nprovisioning:\n    minSize: 1GiB\n    \
+                     diskSelector:\n        match: disk.serial == 'another'\n";
+        let patches = [("disk.yaml".to_owned(), Secret::from(patch.to_owned()))].into();
+        castle.referred = Arc::new(Referred { patches, ..Referred::default() });
+        let report = castle.up().await;
+        let found: Vec<_> = faults(&report).into_iter().map(said).collect();
+        assert_eq!(
+            found,
+            [[
+                "blue-worker-1",
+                "its volume longhorn is failed: no disks matched selector for volume (waited 300s)",
+                "talosctl --nodes 10.0.1.8 get disks; talosctl --nodes 10.0.1.8 get volumestatus u-longhorn"
+            ]]
+        );
+        castle.room.rewrite(&patched(""));
+        done(&castle.up().await);
+    });
+}

@@ -1,0 +1,127 @@
+//! A castle in a machine room, from nothing to a cluster.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{DirectoryStore, Fault, Graph, GraphBuilder, Memory, Outcome, Report, Seal, State, Store};
+use castle_layers::cluster::{self, Plan, Referred};
+use castle_layers::platform::{self, Design};
+use castle_layers::secrets::{self, Strongroom};
+use castle_layers::{place, survey};
+use castle_seams::{Clock, Disk, SystemEntropy, SystemKeyMint};
+use castle_talos::model::bundle::{Bundle, Options, ServiceAccountKey};
+use castle_talos::model::config::Contract;
+use castle_talos::model::pki::Doors;
+use castle_talos::steps::{Keys, Wire};
+use castle_testkit::{ModelDisk, Pulse};
+use tokio::sync::Mutex;
+
+use crate::room::{Room, file};
+
+/// A file whose secrets are quickly minted.
+pub(crate) fn quick(control_planes: u32, workers: u32) -> String {
+    file(control_planes, workers, "nodes: [pve]")
+        .replace("{version: v1.13.9}", "{version: v1.13.9, serviceAccountKey: p256}")
+}
+
+/// What keys are made with, at this time.
+pub(crate) fn doors(clock: &dyn Clock) -> Doors<'_> {
+    Doors { mint: &SystemKeyMint, entropy: &SystemEntropy, clock }
+}
+
+/// A bundle that is quickly minted.
+pub(crate) async fn bundle(clock: &dyn Clock) -> Bundle {
+    let options = Options { contract: Contract::V1_13, service_account: ServiceAccountKey::EcdsaP256 };
+    Bundle::generate(options, doors(clock)).await.unwrap()
+}
+
+/// A room with a state to keep secrets in.
+pub(crate) struct Castle {
+    pub(crate) room: Room,
+    pub(crate) referred: Arc<Referred>,
+    store: Arc<dyn Store>,
+    identity: zeroize::Zeroizing<String>,
+}
+
+impl Castle {
+    pub(crate) fn new(room: Room) -> Self {
+        let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
+        let store = Arc::new(DirectoryStore::new(disk, Path::new("/state")));
+        Self { room, referred: Arc::default(), store, identity: Seal::mint_identity() }
+    }
+
+    /// The sealed state.
+    pub(crate) fn state(&self) -> State {
+        let seal = Seal::own(std::slice::from_ref(&self.identity)).unwrap();
+        let doors = (self.room.clock.clone(), Arc::new(SystemEntropy) as _);
+        State::new(self.store.clone(), seal, self.room.id.clone(), doors, "me@here", Memory::default())
+    }
+
+    /// Puts this bundle into the state, as if it had been minted.
+    pub(crate) async fn keep_bundle(&self, text: &str) {
+        let payload = serde_json::json!({"generation": self.room.id.generation, "bundle": text});
+        self.state().write(&secrets::layer(), payload, 1).await.unwrap();
+    }
+
+    fn strongroom(&self) -> Arc<Strongroom> {
+        Arc::new(Strongroom {
+            state: Some(Arc::new(Mutex::new(self.state()))),
+            generation: self.room.id.generation,
+            given: None,
+            saved: None,
+            mint: Arc::new(SystemKeyMint),
+            entropy: Arc::new(SystemEntropy),
+            clock: self.room.clock.clone(),
+        })
+    }
+
+    /// What the castle and its nodes know each other by, once that is minted.
+    pub(crate) async fn keys(&self) -> Keys {
+        let bundle = self.strongroom().bundle().await.unwrap().unwrap();
+        Keys::issue(bundle, doors(self.room.clock.as_ref())).await.unwrap()
+    }
+
+    /// What a cluster is formed from, for someone of this patience.
+    pub(crate) async fn design(&self, patience: Duration) -> Plan {
+        let room = &self.room;
+        let wire = Wire { dial: room.datacenter.dial(), clock: room.clock.clone(), is_plain: true, patience };
+        let (castle, nodes) = (Arc::new(room.castle.clone()), Arc::new(room.nodes.clone()));
+        let survey = survey(&room.ground(false), &room.site).await.unwrap();
+        let machines = cluster::machines(&nodes, &survey);
+        Plan { castle, nodes, machines, wire: Arc::new(wire), referred: self.referred.clone() }
+    }
+
+    async fn graph(&self, patience: Duration) -> Graph {
+        let (room, ground) = (&self.room, self.room.ground(false));
+        let survey = survey(&ground, &room.site).await.unwrap();
+        let placed = place(&room.site, &survey, &room.nodes).unwrap();
+        let mut graph = GraphBuilder::new();
+        let (bundle, keys) =
+            secrets::bundle(&mut graph, &self.strongroom(), &room.castle, &room.id, &room.nodes, &survey);
+        let (castle, nodes, site) = (&room.castle, room.nodes.as_slice(), &room.site);
+        let design = Design { castle, nodes, placed: &placed, site, survey: &survey, after: Some(&bundle) };
+        platform::raise(&mut graph, &ground, design);
+        cluster::form(&mut graph, &self.design(patience).await, &keys);
+        graph.build().unwrap()
+    }
+
+    /// What `castle up` does.
+    pub(crate) async fn up(&self) -> Report {
+        self.room.run(&self.graph(Duration::from_secs(600)).await, true).await
+    }
+
+    /// What `castle plan` does.
+    pub(crate) async fn plan(&self) -> Report {
+        self.room.run(&self.graph(Duration::ZERO).await, false).await
+    }
+}
+
+/// What failed, in the order of the graph.
+pub(crate) fn faults(report: &Report) -> Vec<&Fault> {
+    let failed = report.outcomes.iter().filter_map(|(_, outcome)| match outcome {
+        Outcome::Failed { fault } => Some(fault),
+        _ => None,
+    });
+    failed.collect()
+}

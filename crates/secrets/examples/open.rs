@@ -1,0 +1,45 @@
+//! How long it takes to open a SOPS file of a thousand values: read, decrypted, every value and the MAC verified.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a developer reads what it prints")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+use castle_seams::{Clock, SystemClock, SystemDisk, SystemEntropy};
+use castle_secrets::Secret;
+use castle_secrets::sops::{Format, Keyring, Opened, Policy, Sealed, Surroundings};
+
+const RUNS: usize = 51;
+/// Of the documentation of age: it opens nothing of anyone's.
+const IDENTITY: &str = "AGE-SECRET-KEY-1GQ9778VQXMMJVE8SK7J6VT8UJ4HDQAJUVSFCWCM02D8GEWQ72PVQ2Y5J33";
+
+fn main() {
+    let around = Surroundings {
+        variables: BTreeMap::from([("SOPS_AGE_KEY".to_owned(), Secret::from(IDENTITY.to_owned()))]),
+        disk: &SystemDisk,
+        run: &|_| Err(String::new()),
+        passphrase: &|_| None,
+    };
+    let clock = SystemClock::new();
+    println!("a SOPS file opened and verified, release build, median of {RUNS} runs");
+    for values in [100, 1000, 10_000] {
+        let mut clear = String::new();
+        for number in 0..values {
+            let _ = writeln!(clear, "key{number}:\n    secret: value of some forty characters number {number}");
+        }
+        let policy = Policy::for_recipients(Keyring::gather(&around).publics());
+        let mut fresh = Opened::fresh("bench", Format::Yaml, clear.as_bytes(), &policy, &SystemEntropy).unwrap();
+        let bytes = fresh.seal(UNIX_EPOCH, &SystemEntropy).unwrap();
+        let mut times: Vec<Duration> = (0..RUNS)
+            .map(|_| {
+                let start = clock.monotonic();
+                let opened = Sealed::read("bench", Format::Yaml, &bytes).unwrap().open(&mut Keyring::gather(&around));
+                assert_eq!(opened.unwrap().documents()[0].paths().len(), values);
+                clock.monotonic() - start
+            })
+            .collect();
+        times.sort();
+        let wanted = if values == 1000 { "   wanted: at most 50" } else { "" };
+        println!("  {values:6} values   {:7.2} ms{wanted}", times[RUNS / 2].as_secs_f64() * 1e3);
+    }
+}

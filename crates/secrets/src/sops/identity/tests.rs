@@ -1,0 +1,195 @@
+use std::cell::RefCell;
+use std::io::Write;
+
+use castle_seams::SystemDisk;
+
+use super::*;
+use crate::sops::metadata::Wrapped;
+use crate::sops::recipient;
+
+const IDENTITY: &str = "AGE-SECRET-KEY-1GQ9778VQXMMJVE8SK7J6VT8UJ4HDQAJUVSFCWCM02D8GEWQ72PVQ2Y5J33";
+/// Made for this test with `ssh-keygen`; it opens nothing.
+const SSH_PUBLIC: &str = include_str!("test-ed25519.pub");
+const SSH_PRIVATE: &str = include_str!("test-ed25519");
+const SSH_LOCKED: &str = include_str!("test-ed25519-locked");
+
+fn group(recipients: &[&str]) -> Group {
+    let wrap =
+        |name: &&str| Wrapped { recipient: (*name).to_owned(), armored: recipient::wrap(name, b"data key").unwrap() };
+    Group { age: recipients.iter().map(wrap).collect(), foreign: Vec::new() }
+}
+
+fn own() -> Group {
+    let public = IDENTITY.parse::<age::x25519::Identity>().unwrap().to_public().to_string();
+    group(&[&public])
+}
+
+struct World {
+    folder: tempfile::TempDir,
+    variables: BTreeMap<String, Secret>,
+    printed: Result<String, String>,
+    passphrase: Option<String>,
+    asked: RefCell<Vec<String>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut world = Self {
+            folder,
+            variables: BTreeMap::new(),
+            printed: Err("it is not there".to_owned()),
+            passphrase: None,
+            asked: RefCell::default(),
+        };
+        let home = world.folder.path().display().to_string();
+        world.set("HOME", &home);
+        world
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        self.variables.insert(name.to_owned(), Secret::from(value.to_owned()));
+    }
+
+    fn file(&self, name: &str, content: &[u8]) -> String {
+        let path = self.folder.path().join(name);
+        SystemDisk.create_dir_all(path.parent().unwrap(), 0o700).unwrap();
+        SystemDisk.replace(&path, content, 0o600).unwrap();
+        path.display().to_string()
+    }
+
+    /// What is opened, which identities there are, and what was in the way.
+    fn unwrap(&self, group: &Group) -> (bool, Vec<String>, Vec<String>) {
+        let run = |command: &Command| {
+            self.asked.borrow_mut().push(format!("{:?} for {}", command.words, command.recipient));
+            self.printed.clone().map(Secret::from)
+        };
+        let passphrase = |what: &str| {
+            self.asked.borrow_mut().push(what.to_owned());
+            self.passphrase.clone().map(Secret::from)
+        };
+        let around =
+            Surroundings { variables: self.variables.clone(), disk: &SystemDisk, run: &run, passphrase: &passphrase };
+        let mut keyring = Keyring::gather(&around);
+        let found = keyring.unwrap(group);
+        assert!(found.as_ref().is_none_or(|found| found.as_slice() == b"data key"));
+        let tried = keyring.tried();
+        assert!(!format!("{tried:?}{:?}", keyring.remarks).contains("AGE-SECRET-KEY-1"));
+        (found.is_some(), tried, keyring.remarks)
+    }
+
+    fn opens(&self, group: &Group) -> bool {
+        self.unwrap(group).0
+    }
+}
+
+#[test]
+fn identities_are_found_wherever_sops_finds_them() {
+    let content = format!("# created: today\n# public key: x\n{IDENTITY}\n");
+    assert!(!World::new().opens(&own()));
+
+    let mut world = World::new();
+    world.set(KEY, &format!("{IDENTITY} {IDENTITY}"));
+    assert!(world.opens(&own()));
+
+    let mut world = World::new();
+    let file = world.file("somewhere/keys", content.as_bytes());
+    world.set(KEY_FILE, &file);
+    assert!(world.opens(&own()));
+
+    let world = World::new();
+    let usual = if cfg!(target_os = "macos") {
+        "Library/Application Support/sops/age/keys.txt"
+    } else {
+        ".config/sops/age/keys.txt"
+    };
+    world.file(usual, content.as_bytes());
+    assert!(world.opens(&own()));
+
+    let mut world = World::new();
+    let folder = world.folder.path().join("xdg").display().to_string();
+    world.file("xdg/sops/age/keys.txt", content.as_bytes());
+    world.set("XDG_CONFIG_HOME", &folder);
+    assert!(world.opens(&own()));
+
+    let mut world = World::new();
+    world.set(KEY_COMMAND, "pass show 'age key'");
+    world.printed = Ok(content);
+    let own = own();
+    assert!(world.opens(&own));
+    assert_eq!(*world.asked.borrow(), [format!("[\"pass\", \"show\", \"age key\"] for {}", own.age[0].recipient)]);
+}
+
+#[test]
+fn keys_of_ssh_open_what_is_for_them() {
+    let ssh = group(&[SSH_PUBLIC.trim()]);
+    let world = World::new();
+    world.file(".ssh/id_ed25519", SSH_PRIVATE.as_bytes());
+    assert!(world.opens(&ssh));
+
+    let mut world = World::new();
+    let file = world.file("key", SSH_PRIVATE.as_bytes());
+    world.set(SSH_FILE, &file);
+    let (opened, tried, _) = world.unwrap(&ssh);
+    assert!(opened);
+    let public = SSH_PUBLIC.trim().rsplit_once(' ').unwrap().0;
+    assert_eq!(tried, [format!("{SSH_FILE} {file}: {public}")]);
+
+    let mut world = World::new();
+    world.set(SSH_COMMAND, "agent");
+    world.printed = Ok(SSH_PRIVATE.to_owned());
+    assert!(world.opens(&ssh));
+}
+
+#[test]
+fn a_passphrase_is_asked_for_only_if_it_may_help() {
+    let ssh = group(&[SSH_PUBLIC.trim()]);
+    let mut world = World::new();
+    let file = world.file(".ssh/id_ed25519", SSH_LOCKED.as_bytes());
+    assert!(!world.opens(&own()), "age keys are not opened by it");
+    assert!(world.asked.borrow().is_empty());
+    let (opened, tried, remarks) = world.unwrap(&ssh);
+    assert!(!opened && tried[0].ends_with("(locked by a passphrase)"), "{tried:?}");
+    assert_eq!(remarks, [format!("{file} is locked, and there is nobody to ask for its passphrase")]);
+    world.passphrase = Some("wrong".to_owned());
+    assert_eq!(world.unwrap(&ssh).2, [format!("{file} did not open: wrong passphrase?")]);
+    world.passphrase = Some("castle".to_owned());
+    assert!(world.opens(&ssh));
+
+    let mut world = World::new();
+    let mut recipient = age::scrypt::Recipient::new(SecretString::from("castle".to_owned()));
+    recipient.set_work_factor(2);
+    let encryptor = age::Encryptor::with_recipients(std::iter::once(&recipient as _)).unwrap();
+    let mut locked = Vec::new();
+    let mut writer = encryptor.wrap_output(&mut locked).unwrap();
+    writer.write_all(IDENTITY.as_bytes()).unwrap();
+    writer.finish().unwrap();
+    let file = world.file("locked.age", &locked);
+    world.set(KEY_FILE, &file);
+    assert!(!world.opens(&own()));
+    world.passphrase = Some("castle".to_owned());
+    assert!(world.opens(&own()));
+    assert_eq!(world.asked.borrow()[0], format!("{KEY_FILE} {file}"));
+}
+
+#[test]
+fn what_cannot_be_used_is_remarked() {
+    let mut world = World::new();
+    world.set(KEY_FILE, "/nowhere/keys.txt");
+    world.set(SSH_COMMAND, "'open");
+    world.set(KEY, "AGE-SECRET-KEY-PQ-1X AGE-PLUGIN-YUBIKEY-1X nonsense");
+    world.set(KEY_COMMAND, "absent");
+    world.file(".ssh/id_rsa", b"nonsense");
+    let remarks = world.unwrap(&own()).2;
+    for wanted in [
+        "id_rsa is not a private key of SSH",
+        "line 1 holds a post-quantum identity",
+        "line 1 holds an identity of a plugin",
+        "line 1 holds no age identity",
+        "/nowhere/keys.txt",
+        "SOPS_AGE_SSH_PRIVATE_KEY_CMD is not a command line",
+        "SOPS_AGE_KEY_CMD: it is not there",
+    ] {
+        assert!(remarks.iter().any(|remark| remark.contains(wanted)), "{wanted}: {remarks:?}");
+    }
+}

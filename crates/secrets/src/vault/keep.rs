@@ -1,0 +1,221 @@
+//! What a castle keeps in its vault: saved and proven, found again, taken away.
+//!
+//! What castle wrote is marked in the note at each secret. Nothing without the mark of this castle is changed or removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use castle_engine::{CastleId, Change, Decision, Fault, Impact, Operation, Step};
+use castle_seams::BoxFuture;
+
+use super::{Folder, Vault, VaultError, VaultErrorKind};
+use crate::Secret;
+
+/// What is to be kept, by name: `KUBECONFIG`, `TALOSCONFIG`, the sealed bundle.
+#[derive(Clone, Debug, Default)]
+pub struct Files(pub BTreeMap<String, Secret>);
+
+/// The folder of a castle in its vault.
+#[derive(Clone)]
+pub struct Shelf {
+    /// The vault.
+    pub vault: Arc<dyn Vault>,
+    /// The folder.
+    pub path: String,
+    /// Whose it is. A later life of the same castle owns what an earlier one wrote.
+    pub castle: CastleId,
+}
+
+/// What the note of a secret says that castle wrote.
+const MARK: &str = "kept by castle";
+
+impl Shelf {
+    /// What is noted at each secret.
+    fn mark(&self) -> String {
+        format!("{MARK} {}, lineage {}", self.castle.name, self.castle.lineage)
+    }
+
+    fn is_ours(&self, note: &str) -> bool {
+        note.trim() == self.mark()
+    }
+
+    /// What this castle has kept: needed on a machine that knows nothing of it. Nothing of others is among it.
+    ///
+    /// # Errors
+    ///
+    /// If the vault cannot be read, or hides the value of something that is the castle's own.
+    pub async fn load(&self) -> Result<Files, VaultError> {
+        let folder = self.vault.list(&self.path).await?.unwrap_or_default();
+        let ours = folder.into_iter().filter(|(_, entry)| self.is_ours(&entry.note));
+        let files = ours.map(|(name, entry)| match entry.value {
+            Some(value) => Ok((name, value)),
+            None => Err(self.hidden(&name)),
+        });
+        Ok(Files(files.collect::<Result<_, _>>()?))
+    }
+
+    /// The castles that keep something here, for whoever does not know which it is: name and lineage.
+    ///
+    /// # Errors
+    ///
+    /// If the vault cannot be read.
+    pub async fn owners(vault: &dyn Vault, path: &str) -> Result<BTreeSet<(String, String)>, VaultError> {
+        let folder = vault.list(path).await?.unwrap_or_default();
+        let owners = folder.values().filter_map(|entry| owner(&entry.note));
+        Ok(owners.map(|(name, lineage)| (name.to_owned(), lineage.to_owned())).collect())
+    }
+
+    fn hidden(&self, name: &str) -> VaultError {
+        let evidence = "castle wrote it, but its value is hidden from castle's identity";
+        VaultError::new(VaultErrorKind::Hidden, format!("{name} in {}", self.path), evidence)
+            .next("let the identity read values in that folder, not only describe them")
+    }
+}
+
+/// The castle whose mark a note is, and its lineage.
+fn owner(note: &str) -> Option<(&str, &str)> {
+    note.trim().strip_prefix(MARK)?.trim().split_once(", lineage ")
+}
+
+/// Saves files in the castle's folder. It is done when they are read back equal.
+pub struct SaveFiles {
+    shelf: Shelf,
+}
+
+impl SaveFiles {
+    /// The step for this folder.
+    #[must_use]
+    pub fn new(shelf: Shelf) -> Self {
+        Self { shelf }
+    }
+
+    /// The names whose values are not as wanted, each with whether there is one.
+    fn differing<'a>(&self, files: &'a Files, folder: &Folder) -> Vec<(&'a str, bool)> {
+        let vault = &self.shelf.vault;
+        let differing = files.0.iter().filter_map(|(name, wanted)| match folder.get(name) {
+            None => Some((name.as_str(), false)),
+            Some(entry) => {
+                let is_equal = entry.value.as_ref().is_some_and(|is| vault.kept(wanted.expose()) == is.expose());
+                (!is_equal).then_some((name.as_str(), true))
+            }
+        });
+        differing.collect()
+    }
+}
+
+impl Step for SaveFiles {
+    type Needs = (Arc<Files>,);
+    /// The folder, if there is one.
+    type Observed = Option<Folder>;
+    type Output = ();
+
+    fn observe<'a>(&'a self, (files,): &'a Self::Needs) -> BoxFuture<'a, Result<Option<Folder>, Fault>> {
+        Box::pin(async move {
+            let Shelf { vault, path, .. } = &self.shelf;
+            let Some(folder) = vault.list(path).await? else { return Ok(None) };
+            for name in files.0.keys() {
+                let Some(entry) = folder.get(name) else { continue };
+                if !self.shelf.is_ours(&entry.note) {
+                    // Anything may be noted there: only what is a mark is shown.
+                    let evidence = match owner(&entry.note) {
+                        Some((other, _)) => format!("it is there already, kept by another castle of the name {other}"),
+                        None => "it is there already, and castle did not write it".to_owned(),
+                    };
+                    return Err(Fault::guard(format!("{name} in {path} of the vault"), evidence)
+                        .next("rename or remove it there, or give this castle another `path` in `secrets:`"));
+                }
+                if entry.value.is_none() {
+                    return Err(self.shelf.hidden(name).into());
+                }
+            }
+            Ok(Some(folder))
+        })
+    }
+
+    fn decide(&self, (files,): &Self::Needs, folder: &Option<Folder>) -> Decision {
+        let Some(folder) = folder else {
+            let change = Change::new("make-folder", Impact::Create);
+            return Decision::Change(change.differing("folder", None, Some(self.shelf.path.clone())));
+        };
+        let differing = self.differing(files, folder);
+        if differing.is_empty() {
+            return Decision::Nothing;
+        }
+        let is_new = differing.iter().all(|(_, exists)| !exists);
+        let change = Change::new("save", if is_new { Impact::Create } else { Impact::InPlace });
+        Decision::Change(differing.into_iter().fold(change, |change, (name, exists)| {
+            // That it differs, never how.
+            change.differing(name, exists.then(|| "outdated".to_owned()), Some("saved".to_owned()))
+        }))
+    }
+
+    fn act<'a>(
+        &'a self,
+        (files,): &'a Self::Needs,
+        folder: &'a Option<Folder>,
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let Shelf { vault, path, .. } = &self.shelf;
+            let Some(folder) = folder else { return Ok(vault.ensure_folder(path).await?) };
+            let differing = self.differing(files, folder);
+            let wanted = differing.iter().filter_map(|&(name, _)| Some((name.to_owned(), files.0.get(name)?.clone())));
+            Ok(vault.upsert(path, &wanted.collect(), &self.shelf.mark()).await?)
+        })
+    }
+
+    fn expect(&self, _: &Self::Needs, _: &Option<Folder>, _: &Change) -> Option<()> {
+        Some(())
+    }
+
+    fn output(&self, _: &Self::Needs, _: &Option<Folder>) {}
+}
+
+/// Removes what castle has kept, and nothing else. The folder stays: it may be somebody's.
+pub struct RemoveFiles {
+    shelf: Shelf,
+}
+
+impl RemoveFiles {
+    /// The step for this folder.
+    #[must_use]
+    pub fn new(shelf: Shelf) -> Self {
+        Self { shelf }
+    }
+}
+
+impl Step for RemoveFiles {
+    type Needs = ();
+    /// What is castle's own.
+    type Observed = BTreeSet<String>;
+    type Output = ();
+
+    fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<BTreeSet<String>, Fault>> {
+        Box::pin(async move {
+            let folder = self.shelf.vault.list(&self.shelf.path).await?.unwrap_or_default();
+            let ours = folder.into_iter().filter(|(_, entry)| self.shelf.is_ours(&entry.note));
+            Ok(ours.map(|(name, _)| name).collect())
+        })
+    }
+
+    fn decide(&self, (): &(), names: &BTreeSet<String>) -> Decision {
+        if names.is_empty() {
+            return Decision::Nothing;
+        }
+        let change = Change::new("remove", Impact::Destroy);
+        Decision::Change(names.iter().fold(change, |change, name| change.differing(name, Some("saved".into()), None)))
+    }
+
+    fn act<'a>(
+        &'a self,
+        (): &'a (),
+        names: &'a BTreeSet<String>,
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move { Ok(self.shelf.vault.remove(&self.shelf.path, names).await?) })
+    }
+
+    fn output(&self, (): &(), _: &BTreeSet<String>) {}
+}

@@ -1,0 +1,50 @@
+//! The addresses that a node has.
+
+use std::net::IpAddr;
+
+use super::resources::{Resource, kinds};
+use super::{Node, Refusal};
+use crate::model::yaml;
+
+/// The resource of [`kinds::NODE_ADDRESSES`] with the addresses that a node has now.
+pub const CURRENT: &str = "current";
+
+impl Node {
+    /// Its addresses now, those that it shares among them; none as long as it tells of none.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if the node does not say.
+    pub async fn addresses(&self) -> Result<Vec<IpAddr>, Refusal> {
+        let resource = self.resource(kinds::NODE_ADDRESSES, CURRENT).await?;
+        Ok(resource.map(|resource| read(&resource)).unwrap_or_default())
+    }
+}
+
+/// What is no address is none that anybody could be looked for at.
+fn read(resource: &Resource) -> Vec<IpAddr> {
+    let documents = yaml::parse(resource.yaml.expose()).unwrap_or_default();
+    let told = documents.first().and_then(|said| said["addresses"].as_array()).into_iter().flatten();
+    let address = |text: &str| text.split('/').next().unwrap_or_default().parse().ok();
+    told.filter_map(|prefix| prefix.as_str().and_then(address)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use castle_secrets::Secret;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_without_their_networks() {
+        let said = |yaml: &str| {
+            let (id, version, phase) = (CURRENT.into(), "1".into(), "running".into());
+            read(&Resource { id, version, phase, yaml: Secret::from(yaml.to_owned()) })
+        };
+        let expected: Vec<IpAddr> = vec!["10.0.1.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        assert_eq!(said("addresses:\n    - 10.0.1.1/16\n    - fd00::1/64\n    - nowhere\n"), expected);
+        for nothing in ["", "addresses: 1\n", "addresses:\n    - 7\n", "["] {
+            assert_eq!(said(nothing), Vec::<IpAddr>::new(), "{nothing}");
+        }
+    }
+}

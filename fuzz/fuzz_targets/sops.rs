@@ -1,0 +1,41 @@
+//! Whatever the bytes: reading a SOPS file, a file in clear or a configuration never panics; and what can be read in clear is the same
+//! once it was encrypted and opened again.
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use castle_secrets::Secret;
+use castle_secrets::sops::{Config, Format, KeyPath, Keyring, Opened, Policy, Sealed, Surroundings};
+use castle_seams::{SystemDisk, SystemEntropy};
+
+/// Of the documentation of age: it opens nothing of anyone's.
+const IDENTITY: &str = "AGE-SECRET-KEY-1GQ9778VQXMMJVE8SK7J6VT8UJ4HDQAJUVSFCWCM02D8GEWQ72PVQ2Y5J33";
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let around = Surroundings {
+        variables: BTreeMap::from([("SOPS_AGE_KEY".to_owned(), Secret::from(IDENTITY.to_owned()))]),
+        disk: &SystemDisk,
+        run: &|_| Err(String::new()),
+        passphrase: &|_| None,
+    };
+    let mut keyring = Keyring::gather(&around);
+    let policy = Policy::for_recipients(keyring.publics());
+    for format in [Format::Yaml, Format::Json, Format::Dotenv, Format::Binary] {
+        if let Ok(sealed) = Sealed::read("fuzzed", format, bytes) {
+            assert!(!sealed.recipients().is_empty());
+            let _ = sealed.open(&mut keyring);
+        }
+        let Ok(mut fresh) = Opened::fresh("fuzzed", format, bytes, &policy, &SystemEntropy) else { continue };
+        let Ok(sealed) = fresh.seal(UNIX_EPOCH, &SystemEntropy) else { continue };
+        let again = Sealed::read("fuzzed", format, &sealed).unwrap().open(&mut keyring).unwrap();
+        assert_eq!(again.clear(format).unwrap(), fresh.clear(format).unwrap());
+    }
+    if let Ok(config) = Config::read(Path::new("/fuzzed/.sops.yaml"), bytes) {
+        let _ = config.policy(Path::new("/fuzzed/secrets.yaml"));
+    }
+    if let Some(path) = std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<KeyPath>().ok()) {
+        assert_eq!(path.to_string().parse(), Ok(path));
+    }
+});
