@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use castle_engine::{Layer, Record, State, Taking};
+use castle_layers::secrets;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -143,11 +144,24 @@ fn finish(kept: &Kept, records: &[Record], printer: &mut Printer) {
         let unix = record.written.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
         json!({
             "layer": record.layer, "serial": record.serial, "epoch": record.epoch, "writer": record.writer,
-            "written_unix": unix, "payload": record.payload,
+            "written_unix": unix, "payload": shown(record),
         })
     };
     let records: Vec<Value> = records.iter().map(object).collect();
     printer.result(
         &json!({"verb": "state", "castle": kept.name(), "result": "shown", "place": kept.place, "records": records}),
     );
+}
+
+/// What a record holds, as far as it may be seen: of the secrets layer no text.
+fn shown(record: &Record) -> Value {
+    let mut payload = record.payload.clone();
+    if record.layer == secrets::layer()
+        && let Some(fields) = payload.as_object_mut()
+    {
+        for field in fields.values_mut().filter(|field| !field.is_number()) {
+            *field = "hidden".into();
+        }
+    }
+    payload
 }

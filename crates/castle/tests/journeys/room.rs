@@ -1,6 +1,7 @@
 //! A machine with a datacenter of its own, for castles that are raised by real processes.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -59,8 +60,23 @@ impl Room {
 
     pub(crate) fn castle(&self, args: &[&str]) -> Ran {
         let ran = self.world.castle(args);
+        if !matches!(args.first(), Some(&("kubeconfig" | "talosconfig" | "secrets"))) {
+            keyless("what it printed", &ran.transcript());
+        }
+        self.hold_private();
         let usual = |text: String| text.replace(&self.network, NETWORK);
         Ran { stdout: usual(ran.stdout), stderr: usual(ran.stderr), ..ran }
+    }
+
+    /// Whatever was done: what castle keeps has no key in clear, and is for its owner alone.
+    fn hold_private(&self) {
+        for file in self.world.files().iter().filter(|file| file.starts_with(".local/")) {
+            // One that was there for a moment may be gone.
+            let path = self.world.path(file);
+            let (Ok(bytes), Ok(metadata)) = (std::fs::read(&path), std::fs::metadata(&path)) else { continue };
+            keyless(file, &String::from_utf8_lossy(&bytes));
+            assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{file}");
+        }
     }
 
     /// Writes a castle.yaml.
@@ -80,6 +96,11 @@ impl Room {
         command.args(args).env_clear().env("HOME", self.world.path("")).current_dir(self.world.path(""));
         command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
     }
+}
+
+/// Holds that there is no private key in a text, as it is or as base64, which begins like this.
+fn keyless(what: &str, text: &str) {
+    assert!(!text.contains("PRIVATE KEY") && !text.contains("LS0tLS1CRUdJTi"), "{what} has a key");
 }
 
 impl Drop for Room {

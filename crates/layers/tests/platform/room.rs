@@ -81,6 +81,9 @@ impl Witness for Clerk {
             let verdict = vendor.check(&asked.method, &asked.path, &asked.parameters);
             assert_eq!(verdict, Ok(()), "{} {} {:?}", asked.method, asked.path, asked.parameters);
         }
+        let said = format!("{} {:?}", asked.path, asked.parameters);
+        let has_secret = [EMBEDDED_TOKEN, "PRIVATE KEY", "LS0tLS1CRUdJTi"].iter().any(|secret| said.contains(secret));
+        assert!(!has_secret, "a secret is in a request: {} {}", asked.method, asked.path);
         let line = format!("{} {}", asked.method, asked.path);
         *self.counts.lock().unwrap().entry(line).or_default() += 1;
         Some(handle())
