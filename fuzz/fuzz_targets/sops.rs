@@ -4,18 +4,19 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::UNIX_EPOCH;
 
 use castle_secrets::Secret;
 use castle_secrets::sops::{Config, Format, KeyPath, Keyring, Opened, Policy, Sealed, Surroundings};
 use castle_seams::{SystemDisk, SystemEntropy};
 
-/// Of the documentation of age: it opens nothing of anyone's.
-const IDENTITY: &str = "AGE-SECRET-KEY-1GQ9778VQXMMJVE8SK7J6VT8UJ4HDQAJUVSFCWCM02D8GEWQ72PVQ2Y5J33";
+/// One for the whole run.
+static IDENTITY: LazyLock<Secret> = LazyLock::new(|| Secret::from(castle_engine::Seal::mint_identity()));
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let around = Surroundings {
-        variables: BTreeMap::from([("SOPS_AGE_KEY".to_owned(), Secret::from(IDENTITY.to_owned()))]),
+        variables: BTreeMap::from([("SOPS_AGE_KEY".to_owned(), IDENTITY.clone())]),
         disk: &SystemDisk,
         run: &|_| Err(String::new()),
         passphrase: &|_| None,

@@ -10,12 +10,10 @@ use castle_secrets::Secret;
 use castle_secrets::sops::{Format, Keyring, Opened, Policy, Sealed, Surroundings};
 
 const RUNS: usize = 51;
-/// Of the documentation of age: it opens nothing of anyone's.
-const IDENTITY: &str = "AGE-SECRET-KEY-1GQ9778VQXMMJVE8SK7J6VT8UJ4HDQAJUVSFCWCM02D8GEWQ72PVQ2Y5J33";
 
 fn main() {
     let around = Surroundings {
-        variables: BTreeMap::from([("SOPS_AGE_KEY".to_owned(), Secret::from(IDENTITY.to_owned()))]),
+        variables: BTreeMap::from([("SOPS_AGE_KEY".to_owned(), Secret::from(castle_engine::Seal::mint_identity()))]),
         disk: &SystemDisk,
         run: &|_| Err(String::new()),
         passphrase: &|_| None,

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use crate::room::{BLUE, Room};
+use crate::world::identity;
 
 /// The login at a mirror, and a part of a patch: both reach the nodes, and nothing else.
 const PASSWORD: &str = "canary-of-a-mirror/with+signs=1";
@@ -11,9 +12,6 @@ const PATCH: &str = "canary-of-a-patch-0123456789";
 /// A token that opens nothing.
 const WRONG: &str = "dead0000-0000-4000-8000-00000000beef";
 const TOKEN: &str = "ca571e00-0000-4000-8000-000000000000";
-/// Of the documentation of age: it opens nothing of anyone's.
-pub(crate) const IDENTITY: &str = "AGE-SECRET-KEY-1GQ9778VQXMMJVE8SK7J6VT8UJ4HDQAJUVSFCWCM02D8GEWQ72PVQ2Y5J33";
-pub(crate) const PUBLIC: &str = "age1t7rxyev2z3rw82stdlrrepyc39nvn86l5078zqkf5uasdy86jp6svpy7pa";
 
 /// A secret as it is, and in the forms that it may be written in.
 fn forms(secret: &str) -> Vec<String> {
@@ -53,7 +51,7 @@ fn clean(secrets: &[&str], what: &str, text: &str) {
 #[test]
 fn no_secret_is_printed_written_or_seen() {
     let room = Room::new(400);
-    let secrets = [PASSWORD, PATCH, TOKEN, WRONG, IDENTITY];
+    let secrets = [PASSWORD, PATCH, TOKEN, WRONG, &identity().private];
     let platform = format!(
         "platform:\n  proxmox: {{endpoint: '{}', fingerprint: '{}', token: 'sops:s.enc.yaml#token', nodes: [pve], vmids: 421-450}}\n",
         room.address, room.fingerprint
@@ -63,8 +61,8 @@ fn no_secret_is_printed_written_or_seen() {
     let castle = BLUE.replace("platform: embedded\n", &platform).replace("talos: {version: v1.13.9}\n", talos);
     room.write("castle.yaml", &castle);
     room.world.write("patch.yaml", format!("machine: {{env: {{PLANTED: {PATCH}}}}}\n"));
-    room.world.write(".config/sops/age/keys.txt", IDENTITY);
-    room.world.write(".sops.yaml", format!("creation_rules:\n- age: {PUBLIC}\n"));
+    room.world.write(".config/sops/age/keys.txt", &identity().private);
+    room.world.write(".sops.yaml", format!("creation_rules:\n- age: {}\n", identity().public));
     let encrypt = |token: &str| {
         room.world.write("s.enc.yaml", format!("token: castle@pve!embedded={token}\nmirror: me:{PASSWORD}\n"));
         let ran = room.castle(&["secrets", "encrypt", "--in-place", "s.enc.yaml"]);
@@ -116,8 +114,8 @@ fn no_secret_is_printed_written_or_seen() {
 #[test]
 fn a_value_that_is_set_is_in_no_argument_and_no_file() {
     let room = Room::new(400);
-    room.world.write(".config/sops/age/keys.txt", IDENTITY);
-    room.world.write(".sops.yaml", format!("creation_rules:\n- age: {PUBLIC}\n"));
+    room.world.write(".config/sops/age/keys.txt", &identity().private);
+    room.world.write(".sops.yaml", format!("creation_rules:\n- age: {}\n", identity().public));
     room.world.write("s.enc.yaml", "a: b\n");
     assert_eq!(room.castle(&["secrets", "encrypt", "--in-place", "s.enc.yaml"]).code, Some(0));
     let mut set = Command::new(env!("CARGO_BIN_EXE_castle"))

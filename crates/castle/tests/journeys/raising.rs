@@ -9,9 +9,8 @@ use castle_talos::model::config::Contract;
 use castle_talos::model::pki::Doors;
 use serde_json::Value;
 
-use crate::canary::{IDENTITY, PUBLIC};
 use crate::room::{BLUE, Room};
-use crate::world::World;
+use crate::world::{World, identity};
 
 /// What varies from run to run, taken out: when which step did what, and numbers that are drawn.
 fn steady(text: &str) -> String {
@@ -119,10 +118,10 @@ fn a_lost_state_is_found_again_by_the_marks_and_the_secrets_are_never_minted_twi
     let room = Room::new(400);
     let with_secrets = BLUE.replace("{version: v1.13.9}", "{version: v1.13.9, bundle: 'sops:secrets.yaml#.'}");
     room.write("castle.yaml", &with_secrets);
-    room.world.write(".config/sops/age/keys.txt", IDENTITY);
+    room.world.write(".config/sops/age/keys.txt", &identity().private);
     let seal_secrets = || {
         room.world.write("secrets.yaml", secrets_yaml());
-        let ran = room.castle(&["secrets", "encrypt", "--age", PUBLIC, "--in-place", "secrets.yaml"]);
+        let ran = room.castle(&["secrets", "encrypt", "--age", &identity().public, "--in-place", "secrets.yaml"]);
         assert_eq!(ran.code, Some(0), "{}", ran.transcript());
     };
     seal_secrets();
@@ -320,9 +319,7 @@ fn a_real_proxmox_is_reached_the_same_way() {
     room.world.write("real/token", token);
     let without = room.castle(&["up", "real"]);
     assert!(without.code == Some(1) && without.stderr.contains("age-keygen"), "{}", without.transcript());
-    use age::secrecy::ExposeSecret;
-    let identity = age::x25519::Identity::generate().to_string();
-    room.world.write(".config/sops/age/keys.txt", identity.expose_secret());
+    room.world.write(".config/sops/age/keys.txt", &identity().private);
     let up = room.castle(&["up", "real"]);
     assert_eq!(up.code, Some(0), "{}", up.transcript());
     assert_eq!(room.castle(&["down", "real", "--yes"]).code, Some(0));

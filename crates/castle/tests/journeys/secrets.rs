@@ -5,19 +5,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::problems::GOOD;
-use crate::world::{Ran, World};
+use crate::world::{Ran, World, identity};
 
-/// Of the documentation of age: it opens nothing of anyone's.
-const IDENTITY: &str = "AGE-SECRET-KEY-1GQ9778VQXMMJVE8SK7J6VT8UJ4HDQAJUVSFCWCM02D8GEWQ72PVQ2Y5J33";
-const PUBLIC: &str = "age1t7rxyev2z3rw82stdlrrepyc39nvn86l5078zqkf5uasdy86jp6svpy7pa";
+/// Somebody else's, of which nobody here has the private half.
 const OTHER: &str = "age1lggyhqrw2nlhcxprm67z43rta597azn8gknawjehu9d9dl0jq3yqqvfafg";
 const CANARY: &str = "hunter2-canary";
 
 /// A home with an identity, a creation rule, and an encrypted file.
 fn world() -> World {
     let world = World::new();
-    world.write(".config/sops/age/keys.txt", format!("# created: today\n{IDENTITY}\n"));
-    world.write(".sops.yaml", format!("creation_rules:\n- age: {PUBLIC}\n"));
+    world.write(".config/sops/age/keys.txt", format!("# created: today\n{}\n", identity().private));
+    world.write(".sops.yaml", format!("creation_rules:\n- age: {}\n", identity().public));
     world.write("s.yaml", format!("# kept\nproxmox:\n    token: {CANARY}\n    port: 8006\nlist:\n    - a\n"));
     let ran = world.castle(&["secrets", "encrypt", "--in-place", "s.yaml"]);
     assert_eq!(ran.code, Some(0), "{}", ran.transcript());
@@ -144,7 +142,7 @@ fn what_goes_wrong_is_said_without_secrets() {
         &["view", "absent.yaml"],
         &["encrypt", "s.yaml"],
         &["encrypt", "plain.yaml", "--age", "age1nonsense"],
-        &["encrypt", "plain.yaml", "--age", IDENTITY],
+        &["encrypt", "plain.yaml", "--age", &identity().private],
         &["set", "s.yaml", "proxmox.token.x", "--from", "plain.yaml"],
         &["set", "s.yaml", "proxmox.port", "--from", "plain.yaml", "--as", "integer"],
         &["updatekeys", "s.yaml", "--age", OTHER],
@@ -156,9 +154,9 @@ fn what_goes_wrong_is_said_without_secrets() {
         let ran =
             if args[1] == "edit" { with_input(&world, &args, "", &[("EDITOR", "false")]) } else { world.castle(&args) };
         let said = ran.transcript();
-        assert!(!said.contains(CANARY) && !said.contains(&IDENTITY[20..]), "{said}");
+        assert!(!said.contains(CANARY) && !said.contains(&identity().private[20..]), "{said}");
         assert_ne!(ran.code, Some(0), "{args:?}");
-        all += &format!("$ castle {}\n{said}\n", args.join(" ").replace(IDENTITY, "AGE-SECRET-KEY-1..."));
+        all += &format!("$ castle {}\n{said}\n", args.join(" ").replace(&identity().private, "AGE-SECRET-KEY-1..."));
     }
     assert_eq!(world.read("s.yaml"), text, "nothing was written");
     insta::assert_snapshot!(all);
@@ -176,7 +174,8 @@ fn a_wrong_identity_is_told_by_its_public_key() {
     assert_eq!(
         said,
         format!(
-            "error: theirs.yaml: no identity at hand opens it. It is encrypted for {OTHER}. Tried: HOME/.config/sops/age/keys.txt: {PUBLIC}\nexit 1\n"
+            "error: theirs.yaml: no identity at hand opens it. It is encrypted for {OTHER}. Tried: HOME/.config/sops/age/keys.txt: {}\nexit 1\n",
+            identity().public
         )
     );
 }
@@ -205,7 +204,7 @@ fn what_is_decrypted_is_private_and_out_of_gits_way() {
 #[test]
 fn keys_are_changed_and_rotated() {
     let world = world();
-    world.write(".sops.yaml", format!("creation_rules:\n- age: [{PUBLIC}, {OTHER}]\n"));
+    world.write(".sops.yaml", format!("creation_rules:\n- age: [{}, {OTHER}]\n", identity().public));
     let ran = world.castle(&["secrets", "updatekeys", "s.yaml"]);
     assert_eq!(ran.code, Some(3), "nobody said yes");
     let ran = world.castle(&["secrets", "updatekeys", "s.yaml", "--yes"]);
@@ -261,7 +260,7 @@ fn a_file_is_edited_in_memory() {
         "#!/bin/sh\necho \"$1\" > where\nstat -c %a \"$1\" > mode\nenv > seen\ntouch \"$1.swp\"\nsed -i 's/port: .*/port: 9/' \"$1\"\n",
     );
     std::fs::set_permissions(world.path("editor.sh"), PermissionsExt::from_mode(0o755)).unwrap();
-    let variables = [("EDITOR", "./editor.sh"), ("SOPS_AGE_KEY", IDENTITY)];
+    let variables = [("EDITOR", "./editor.sh"), ("SOPS_AGE_KEY", identity().private.as_str())];
     let ran = with_input(&world, &["secrets", "edit", "s.yaml"], "", &variables);
     assert_eq!(ran.transcript(), "s.yaml is changed\nexit 0\n");
     let place = world.read("where");

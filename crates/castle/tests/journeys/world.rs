@@ -2,6 +2,23 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use age::secrecy::ExposeSecret;
+
+/// An age identity made for this run, and its public half.
+pub(crate) struct Identity {
+    pub(crate) private: String,
+    pub(crate) public: String,
+}
+
+pub(crate) fn identity() -> &'static Identity {
+    static IDENTITY: LazyLock<Identity> = LazyLock::new(|| {
+        let made = age::x25519::Identity::generate();
+        Identity { private: made.to_string().expose_secret().to_owned(), public: made.to_public().to_string() }
+    });
+    &IDENTITY
+}
 
 /// A folder with nothing in it, which is also home.
 pub(crate) struct World {

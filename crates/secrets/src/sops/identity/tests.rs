@@ -1,17 +1,20 @@
 use std::cell::RefCell;
 use std::io::Write;
+use std::sync::LazyLock;
 
 use castle_seams::SystemDisk;
+use zeroize::Zeroizing;
+
+mod ssh;
 
 use super::*;
 use crate::sops::metadata::Wrapped;
 use crate::sops::recipient;
 
-const IDENTITY: &str = "AGE-SECRET-KEY-1GQ9778VQXMMJVE8SK7J6VT8UJ4HDQAJUVSFCWCM02D8GEWQ72PVQ2Y5J33";
-/// Made for this test with `ssh-keygen`; it opens nothing.
-const SSH_PUBLIC: &str = include_str!("test-ed25519.pub");
-const SSH_PRIVATE: &str = include_str!("test-ed25519");
-const SSH_LOCKED: &str = include_str!("test-ed25519-locked");
+/// An identity, made for this run.
+static IDENTITY: LazyLock<Zeroizing<String>> = LazyLock::new(castle_engine::Seal::mint_identity);
+/// A key of SSH, made for this run: its public half, itself, and itself locked by the passphrase `castle`.
+static SSH: LazyLock<[String; 3]> = LazyLock::new(ssh::key);
 
 fn group(recipients: &[&str]) -> Group {
     let wrap =
@@ -85,11 +88,11 @@ impl World {
 
 #[test]
 fn identities_are_found_wherever_sops_finds_them() {
-    let content = format!("# created: today\n# public key: x\n{IDENTITY}\n");
+    let content = format!("# created: today\n# public key: x\n{}\n", **IDENTITY);
     assert!(!World::new().opens(&own()));
 
     let mut world = World::new();
-    world.set(KEY, &format!("{IDENTITY} {IDENTITY}"));
+    world.set(KEY, &format!("{identity} {identity}", identity = **IDENTITY));
     assert!(world.opens(&own()));
 
     let mut world = World::new();
@@ -122,30 +125,30 @@ fn identities_are_found_wherever_sops_finds_them() {
 
 #[test]
 fn keys_of_ssh_open_what_is_for_them() {
-    let ssh = group(&[SSH_PUBLIC.trim()]);
+    let ssh = group(&[SSH[0].trim()]);
     let world = World::new();
-    world.file(".ssh/id_ed25519", SSH_PRIVATE.as_bytes());
+    world.file(".ssh/id_ed25519", SSH[1].as_bytes());
     assert!(world.opens(&ssh));
 
     let mut world = World::new();
-    let file = world.file("key", SSH_PRIVATE.as_bytes());
+    let file = world.file("key", SSH[1].as_bytes());
     world.set(SSH_FILE, &file);
     let (opened, tried, _) = world.unwrap(&ssh);
     assert!(opened);
-    let public = SSH_PUBLIC.trim().rsplit_once(' ').unwrap().0;
+    let public = SSH[0].trim().rsplit_once(' ').unwrap().0;
     assert_eq!(tried, [format!("{SSH_FILE} {file}: {public}")]);
 
     let mut world = World::new();
     world.set(SSH_COMMAND, "agent");
-    world.printed = Ok(SSH_PRIVATE.to_owned());
+    world.printed = Ok(SSH[1].clone());
     assert!(world.opens(&ssh));
 }
 
 #[test]
 fn a_passphrase_is_asked_for_only_if_it_may_help() {
-    let ssh = group(&[SSH_PUBLIC.trim()]);
+    let ssh = group(&[SSH[0].trim()]);
     let mut world = World::new();
-    let file = world.file(".ssh/id_ed25519", SSH_LOCKED.as_bytes());
+    let file = world.file(".ssh/id_ed25519", SSH[2].as_bytes());
     assert!(!world.opens(&own()), "age keys are not opened by it");
     assert!(world.asked.borrow().is_empty());
     let (opened, tried, remarks) = world.unwrap(&ssh);

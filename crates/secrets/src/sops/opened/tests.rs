@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
 
 use castle_seams::{SystemDisk, SystemEntropy};
@@ -7,8 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::sops::{Item, Keyring, Rule, Sealed, Surroundings};
 
-const IDENTITY: &str = "AGE-SECRET-KEY-1GQ9778VQXMMJVE8SK7J6VT8UJ4HDQAJUVSFCWCM02D8GEWQ72PVQ2Y5J33";
-const OTHER: &str = "AGE-SECRET-KEY-1LYMHJPXX4NJCE0J0PDZM75F6M5VP383EMUY5Y29V0LDCLK6G8V2QDYWY80";
+/// Two identities, made for this run.
+static IDENTITY: LazyLock<Zeroizing<String>> = LazyLock::new(castle_engine::Seal::mint_identity);
+static OTHER: LazyLock<Zeroizing<String>> = LazyLock::new(castle_engine::Seal::mint_identity);
 
 fn public(identity: &str) -> String {
     identity.parse::<age::x25519::Identity>().unwrap().to_public().to_string()
@@ -26,7 +28,7 @@ fn with_identity<T>(identity: &str, then: impl FnOnce(&mut Keyring<'_>) -> T) ->
 
 fn open(format: Format, bytes: &[u8]) -> Result<Opened, SopsError> {
     let sealed = Sealed::read("s", format, bytes)?;
-    with_identity(IDENTITY, |keyring| sealed.open(keyring))
+    with_identity(&IDENTITY, |keyring| sealed.open(keyring))
 }
 
 fn now() -> SystemTime {
@@ -34,7 +36,7 @@ fn now() -> SystemTime {
 }
 
 fn policy() -> Policy {
-    Policy::for_recipients(vec![public(IDENTITY)])
+    Policy::for_recipients(vec![public(&IDENTITY)])
 }
 
 fn sealed(format: Format, clear: &str) -> Vec<u8> {
@@ -125,13 +127,13 @@ fn one_value_is_set() {
 fn a_wrong_key_is_told_with_public_keys_alone() {
     let bytes = sealed(Format::Yaml, CLEAR);
     let sealed = Sealed::read("s.yaml", Format::Yaml, &bytes).unwrap();
-    let error = with_identity(OTHER, |keyring| sealed.open(keyring)).err().unwrap().to_string();
+    let error = with_identity(&OTHER, |keyring| sealed.open(keyring)).err().unwrap().to_string();
     assert_eq!(
         error,
         format!(
             "s.yaml: no identity at hand opens it. It is encrypted for {}. Tried: SOPS_AGE_KEY: {}",
-            public(IDENTITY),
-            public(OTHER)
+            public(&IDENTITY),
+            public(&OTHER)
         )
     );
     let none = with_identity("# nothing\nnonsense", |keyring| sealed.open(keyring)).err().unwrap().to_string();
@@ -209,9 +211,9 @@ fn keys_are_changed_and_rotated() {
     let before = sealed(Format::Yaml, CLEAR);
     let mut opened = open(Format::Yaml, &before).unwrap();
     assert!(opened.update_keys(&policy(), &SystemEntropy).unwrap().is_none());
-    let both = Policy::for_recipients(vec![public(IDENTITY), public(OTHER)]);
+    let both = Policy::for_recipients(vec![public(&IDENTITY), public(&OTHER)]);
     let (change, after) = opened.update_keys(&both, &SystemEntropy).unwrap().unwrap();
-    assert_eq!(change, KeyChange { added: vec![public(OTHER)], removed: vec![] });
+    assert_eq!(change, KeyChange { added: vec![public(&OTHER)], removed: vec![] });
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let values = |bytes: &[u8]| {
         text(bytes)
@@ -222,7 +224,7 @@ fn keys_are_changed_and_rotated() {
     };
     assert_eq!(values(&before), values(&after), "the data key is the same");
     let sealed = Sealed::read("s", Format::Yaml, &after).unwrap();
-    with_identity(OTHER, |keyring| sealed.open(keyring)).unwrap();
+    with_identity(&OTHER, |keyring| sealed.open(keyring)).unwrap();
     let mut opened = open(Format::Yaml, &after).unwrap();
     opened.rotate(&SystemEntropy).unwrap();
     let rotated = opened.seal(now(), &SystemEntropy).unwrap();
@@ -232,14 +234,14 @@ fn keys_are_changed_and_rotated() {
 
 #[test]
 fn key_groups_take_as_many_as_they_say() {
-    let groups = vec![vec![public(IDENTITY)], vec![public(OTHER)], vec![public(OTHER), public(IDENTITY)]];
+    let groups = vec![vec![public(&IDENTITY)], vec![public(&OTHER)], vec![public(&OTHER), public(&IDENTITY)]];
     for (threshold, alone_suffices) in [(2, true), (3, false), (0, false)] {
         let policy = Policy { groups: groups.clone(), shamir_threshold: threshold, ..Policy::default() };
         let mut fresh = Opened::fresh("s", Format::Json, b"{\"a\": 1}", &policy, &SystemEntropy).unwrap();
         let bytes = fresh.seal(now(), &SystemEntropy).unwrap();
         assert_eq!(open(Format::Json, &bytes).is_ok(), alone_suffices, "{threshold}");
         let sealed = Sealed::read("s", Format::Json, &bytes).unwrap();
-        with_identity(&format!("{IDENTITY} {OTHER}"), |keyring| sealed.open(keyring)).unwrap();
+        with_identity(&format!("{} {}", **IDENTITY, **OTHER), |keyring| sealed.open(keyring)).unwrap();
     }
     let impossible = Policy { groups, shamir_threshold: 4, ..Policy::default() };
     assert!(Opened::fresh("s", Format::Json, b"{}", &impossible, &SystemEntropy).is_err());
