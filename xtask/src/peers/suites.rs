@@ -4,6 +4,7 @@ mod bucket;
 mod dial;
 mod hypervisor;
 mod kubernetes;
+mod program;
 mod schema;
 mod secrets;
 mod state;
@@ -113,6 +114,12 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &["talosctl"],
         holds: "the datacenter's nodes are Talos to talosctl, from maintenance mode to a healthy cluster",
         run: talos::node,
+    },
+    Suite {
+        name: "raised",
+        needs: &["talosctl", "kubectl"],
+        holds: "a castle that castle raised is a cluster to talosctl and kubectl, with the files castle issues",
+        run: talos::raised,
     },
     Suite {
         name: "schematics",

@@ -1,6 +1,7 @@
 //! Against Talos' own code: its tables, the Image Factory's schematics, and `talosctl`.
 
 mod node;
+mod raised;
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -12,6 +13,7 @@ use super::{castle, check, errors};
 use crate::peers::Bench;
 
 pub(super) use node::node;
+pub(super) use raised::raised;
 
 /// Asks the wrapper around Talos' libraries.
 fn ask(bench: &Bench, question: &Value) -> Result<Value> {

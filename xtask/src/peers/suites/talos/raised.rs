@@ -1,0 +1,88 @@
+//! A castle raised by castle, used by real clients with the files that castle issued for them.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::peers::Bench;
+use crate::peers::suites::program::Program;
+
+/// The nodes: control planes, then a worker.
+const NODES: [&str; 4] = ["127.43.200.11", "127.43.200.12", "127.43.200.13", "127.43.200.21"];
+const CONTROL_PLANES: usize = 3;
+const SHARED: &str = "127.43.200.10";
+
+const CASTLE: &str = "castle: peer
+platform: embedded
+talos: {version: v1.13.9}
+kubernetes: {version: v1.36.3}
+network: {cidr: 127.43.200.0/24, gateway: 127.43.200.1, nameservers: [127.43.200.1], vip: 127.43.200.10}
+nodes:
+  controlPlanes: {count: 3, firstAddress: 127.43.200.11, cores: 4, memory: 4GiB, disk: 32GiB}
+  workers: {count: 1, firstAddress: 127.43.200.21, cores: 4, memory: 8GiB, disk: 32GiB}
+storage: none
+";
+
+pub(crate) fn raised(bench: &Bench) -> Result<usize> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("castle.yaml"), CASTLE)?;
+    let castle = Program::new(bench.castle.clone(), folder.path());
+    let held = clients(bench, &castle, folder.path());
+    // Whatever was held: the datacenter ends with its suite.
+    castle.well(&["datacenter", "stop"])?;
+    Ok(held? + castle.held())
+}
+
+fn clients(bench: &Bench, castle: &Program, folder: &Path) -> Result<usize> {
+    let start = Instant::now();
+    castle.well(&["up"])?;
+    println!("  raised in {:.1} s", start.elapsed().as_secs_f64());
+    castle.well(&["talosconfig", "--out", "talosconfig"])?;
+    castle.well(&["kubeconfig", "--out", "kubeconfig"])?;
+    let talosctl = Program::new(bench.peer("talosctl")?.join("talosctl"), folder);
+    let kubectl = Program::new(bench.peer("kubectl")?.join("kubectl"), folder);
+    talos(&talosctl, folder)?;
+    kubernetes(&kubectl)?;
+    Ok(talosctl.held() + kubectl.held())
+}
+
+fn talos(talosctl: &Program, folder: &Path) -> Result<()> {
+    let [first, ..] = NODES;
+    let contexts = talosctl.well(&["config", "info"])?;
+    ensure!(contexts.contains("os:admin") && contexts.contains(first), "another talosconfig: {contexts}");
+    for node in NODES {
+        let version = talosctl.well(&["version", "--nodes", node])?;
+        ensure!(version.contains("v1.13.9") && version.contains("RBAC"), "another node: {version}");
+    }
+    let members = talosctl.well(&["get", "members", "--nodes", first])?;
+    ensure!(NODES.iter().all(|node| members.contains(node)), "not every node is a member: {members}");
+    let voters = talosctl.well(&["etcd", "members", "--nodes", first])?;
+    ensure!(voters.matches(" false").count() == CONTROL_PLANES, "not every member votes: {voters}");
+    talosctl.refused(&["bootstrap", "--nodes", first], "AlreadyExists")?;
+    let health = talosctl.well(&["health", "--nodes", first, "--wait-timeout", "30s"])?;
+    ensure!(health.contains("waiting for coredns to report ready: OK"), "not well: {health}");
+    talosctl.well(&["kubeconfig", "of-talosctl", "--nodes", first])?;
+    let (theirs, ours) = (read(folder, "of-talosctl")?, read(folder, "kubeconfig")?);
+    for line in [format!("server: https://{SHARED}:6443"), authority(&ours)?] {
+        ensure!(theirs.contains(&line) && ours.contains(&line), "talosctl's kubeconfig differs in {line:?}");
+    }
+    Ok(())
+}
+
+fn kubernetes(kubectl: &Program) -> Result<()> {
+    let nodes = kubectl.well(&["get", "nodes"])?;
+    ensure!(nodes.matches(" Ready ").count() == NODES.len(), "not every node is Ready: {nodes}");
+    kubectl.well(&["wait", "--for=condition=Available", "deployment/coredns", "-n", "kube-system", "--timeout=30s"])?;
+    Ok(())
+}
+
+fn read(folder: &Path, file: &str) -> Result<String> {
+    Ok(std::fs::read_to_string(folder.join(file))?)
+}
+
+/// The line of a kubeconfig with the cluster's certificate authority.
+fn authority(kubeconfig: &str) -> Result<String> {
+    let line = kubeconfig.lines().find(|line| line.contains("certificate-authority-data"));
+    Ok(line.context("a kubeconfig without an authority")?.trim().to_owned())
+}
