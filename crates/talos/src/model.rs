@@ -5,4 +5,3 @@ pub mod clients;
 pub mod config;
 pub mod merge;
 pub mod pki;
-pub mod yaml;

@@ -17,7 +17,7 @@ use castle_talos::model::config::{
 };
 use castle_talos::model::merge::MergeError;
 use castle_talos::model::pki::Credential;
-use castle_talos::model::yaml::{self, YamlError};
+use castle_yaml::{self as yaml, YamlError};
 use thiserror::Error;
 
 use super::api_address;

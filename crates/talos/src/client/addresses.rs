@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
+use castle_yaml as yaml;
+
 use super::resources::{Resource, kinds};
 use super::{Node, Refusal};
-use crate::model::yaml;
 
 /// The resource of [`kinds::NODE_ADDRESSES`] with the addresses that a node has now.
 pub const CURRENT: &str = "current";

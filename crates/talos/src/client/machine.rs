@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use castle_yaml as yaml;
 use serde_json::Value;
 
 use super::resources::{Resource, kinds};
 use super::{Node, Refusal};
-use crate::model::yaml;
 
 /// What a machine is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

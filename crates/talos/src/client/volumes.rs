@@ -1,8 +1,9 @@
 //! What became of the volumes that a node was told to make.
 
+use castle_yaml as yaml;
+
 use super::resources::{Resource, kinds};
 use super::{Node, Refusal};
-use crate::model::yaml;
 
 /// What became of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]

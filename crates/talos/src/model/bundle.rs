@@ -14,6 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use castle_seams::{EntropyError, KeyKind};
 use castle_secrets::Secret;
+use castle_yaml as yaml;
 use futures_util::future::{try_join, try_join4};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -22,7 +23,6 @@ pub use problem::{BundleError, Note, NoteKind, Problem, ProblemKind};
 
 use crate::model::config::Contract;
 use crate::model::pki::{self, Authority, Credential, Doors, PkiError};
-use crate::model::yaml;
 
 /// The kind of the key that signs the tokens of service accounts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

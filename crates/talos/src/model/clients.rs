@@ -8,13 +8,13 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use castle_secrets::Secret;
+use castle_yaml as yaml;
 use serde_json::json;
 
 pub use merge::{File, MergeError, Merged, merge_kubeconfig, merge_talosconfig};
 
 use super::bundle::{Bundle, written};
 use super::pki::{Doors, PkiError, new_kubernetes_admin, new_talos_admin};
-use super::yaml;
 
 /// Issues a `talosconfig` with one context, named after the cluster. If there are no nodes, none are mentioned.
 ///

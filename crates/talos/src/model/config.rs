@@ -18,11 +18,11 @@ mod tests;
 use std::fmt;
 
 use castle_secrets::Secret;
+use castle_yaml::{self as yaml, YamlError};
 use serde_json::Value;
 use thiserror::Error;
 
 use super::merge::{self, MergeError};
-use super::yaml::{self, YamlError};
 
 pub use differences::{Difference, Side, differences};
 pub use input::{

@@ -18,10 +18,10 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use castle_yaml::wipe;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::yaml::wipe;
 use delete::Deletion;
 use rules::{Key, Rule};
 

@@ -17,7 +17,7 @@ use castle_seams::{
 };
 use castle_talos::model::bundle::{Bundle, BundleError};
 use castle_talos::model::pki::{Authority, Credential, Doors, new_authority, to_pkcs8};
-use castle_talos::model::yaml;
+use castle_yaml as yaml;
 
 mod openssl;
 mod talosctl;

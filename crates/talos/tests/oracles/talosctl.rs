@@ -6,9 +6,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use castle_seams::{Clock, SystemClock};
 use castle_talos::model::bundle::{Bundle, Options, ServiceAccountKey};
+use castle_talos::model::clients;
 use castle_talos::model::config::Contract;
 use castle_talos::model::pki::YEAR;
-use castle_talos::model::{clients, yaml};
+use castle_yaml as yaml;
 use serde_json::Value;
 
 use crate::openssl::{has_openssl, read_by_openssl};

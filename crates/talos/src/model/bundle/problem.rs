@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use castle_yaml::YamlError;
 use thiserror::Error;
 
 use crate::model::pki::{Flaw, KeyError};
-use crate::model::yaml::YamlError;
 
 /// Why there is no bundle.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]

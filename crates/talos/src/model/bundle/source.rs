@@ -1,9 +1,9 @@
 //! Where the fields of a bundle stand in the texts that can hold one.
 
+use castle_yaml as yaml;
 use serde_json::Value;
 
 use super::problem::{BundleError, Problem, ProblemKind};
-use crate::model::yaml;
 
 /// A field: what it is called in its text, and what stands there.
 #[derive(Clone, Copy)]

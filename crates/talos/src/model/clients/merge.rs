@@ -4,11 +4,11 @@
 //! is another cluster's, and stays; the new one is then called `NAME-1`, `NAME-2`, …, as Talos calls it.
 
 use castle_secrets::Secret;
+use castle_yaml::{self as yaml, YamlError};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::super::bundle::written;
-use super::super::yaml::{self, YamlError};
 use super::user_name;
 
 /// A file with a cluster merged in.

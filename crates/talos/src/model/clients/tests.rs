@@ -1,3 +1,4 @@
+use castle_yaml::YamlErrorKind;
 use serde_json::Value;
 
 use super::*;
@@ -5,7 +6,6 @@ use crate::model::bundle::{Options, ServiceAccountKey};
 use crate::model::config::Contract;
 use crate::model::pki::YEAR;
 use crate::model::pki::fixture::{NOW, Still};
-use crate::model::yaml::YamlErrorKind;
 
 async fn bundle() -> Bundle {
     let options = Options { contract: Contract::V1_13, service_account: ServiceAccountKey::EcdsaP256 };

@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use castle_yaml as yaml;
 use serde_json::{Value, json};
 
-use super::super::yaml;
 use super::{Authority, Configuration, Contract, Secrets};
 
 /// A file of Talos' own.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use castle_yaml::{emit_all, parse};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 use super::rules::fields;
 use super::*;
 use crate::model::config::oracles::{bare, data, library, talosctl};
-use crate::model::yaml::{emit_all, parse};
 
 fn cases() -> Vec<Value> {
     let cases = parse(include_str!("cases.yaml")).unwrap();

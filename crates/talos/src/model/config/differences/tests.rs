@@ -1,6 +1,6 @@
+use castle_yaml::parse;
 use serde_json::json;
 
-use super::super::super::yaml::parse;
 use super::*;
 
 fn found(wanted: &str, live: &str) -> Vec<String> {

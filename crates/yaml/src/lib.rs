@@ -1,7 +1,7 @@
-//! YAML as Talos reads and writes it: text to [`Value`] and back.
+//! YAML as programs written in Go read and write it: text to [`Value`] and back.
 //!
-//! Talos is written in Go, and so is its YAML: which plain words are numbers, what is quoted and how, and how far things are
-//! indented follow its library. A text of Talos' own, read and written again, is the same text without its comments.
+//! Which plain words are numbers, what is quoted and how, and how far things are indented follow the library that Talos uses. A
+//! text of Talos' own, read and written again, is the same text without its comments.
 //!
 //! What is read here may be decrypted secrets, so an error tells the place and never quotes the source.
 
