@@ -15,7 +15,7 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
 use crate::endpoint::Endpoint;
-use crate::link::{Idle, Link};
+use crate::link::{Idle, Link, Stream};
 use crate::message::{Answer, Ask, Failure};
 use crate::tls::{self, Identity, Trust, TrustError};
 
@@ -107,6 +107,12 @@ impl Client {
         Self { limit, ..self }
     }
 
+    /// Keeps so many idle connections, and not [`IDLE_CONNECTIONS`]: for who asks many things at once.
+    #[must_use]
+    pub fn with_idle_connections(self, most: usize) -> Self {
+        Self { idle: Some(Idle::new(IDLE_TIME, most)), ..self }
+    }
+
     /// Uses no connection twice, and says so (`Connection: close`).
     #[must_use]
     pub fn without_reuse(self) -> Self {
@@ -136,11 +142,21 @@ impl Client {
                 }
             }
         }
-        // The two halves share one deadline: what was not even connected has certainly had no effect.
-        let stream = deadline(&*self.clock, self.left(begun), self.connect()).await.map_err(|_| {
-            Failure::NotSent(format!("no connection to {}: no result within {:?}", self.endpoint.target, self.deadline))
-        })??;
-        self.exchange(Link::new(stream).await?, request, begun).await
+        self.exchange(Link::new(self.connected(begun).await?).await?, request, begun).await
+    }
+
+    /// Asks once, over a connection of its own, and gives the answer as it comes. The deadline is for its head alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] if no answer begins.
+    pub async fn open(&self, ask: &Ask) -> Result<Stream, Failure> {
+        let begun = self.clock.monotonic();
+        let request = self.request(ask)?;
+        let link = Link::new(self.connected(begun).await?).await?;
+        deadline(&*self.clock, self.left(begun), link.open(request))
+            .await
+            .map_err(|_| Failure::Lost(format!("no answer within {:?}", self.deadline)))?
     }
 
     /// What is left of the time for a request that was begun then.
@@ -156,6 +172,13 @@ impl Client {
             idle.keep(link, self.clock.monotonic());
         }
         Ok(answer)
+    }
+
+    /// A new connection. It shares the deadline of the exchange: what was not even connected has certainly had no effect.
+    async fn connected(&self, begun: Duration) -> Result<Box<dyn ByteStream>, Failure> {
+        deadline(&*self.clock, self.left(begun), self.connect()).await.map_err(|_| {
+            Failure::NotSent(format!("no connection to {}: no result within {:?}", self.endpoint.target, self.deadline))
+        })?
     }
 
     async fn connect(&self) -> Result<Box<dyn ByteStream>, Failure> {

@@ -1,5 +1,6 @@
 //! One connection that HTTP is spoken over, and the idle ones that are kept.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,8 @@ use std::time::Duration;
 use castle_seams::ByteStream;
 use futures_util::future::{Either, select};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::Request;
+use hyper::header::HeaderMap;
+use hyper::{Request, StatusCode};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::ext::ReasonPhrase;
@@ -39,6 +41,27 @@ impl Link {
             Poll::Ready(!is_over && self.sender.is_ready())
         })
         .await
+    }
+
+    /// Sends the request and gives the head of its answer; the rest comes as it comes.
+    pub(crate) async fn open(mut self, request: Request<Full<Bytes>>) -> Result<Stream, Failure> {
+        if !self.is_ready().await {
+            return Err(Failure::NotSent("the connection was closed before anything was sent".to_owned()));
+        }
+        let Self { mut sender, mut connection } = self;
+        let sent = {
+            let sending = pin!(sender.try_send_request(request));
+            match select(sending, &mut connection).await {
+                Either::Left((answer, _)) => answer,
+                Either::Right((_, sending)) => sending.await,
+            }
+        };
+        let response = sent.map_err(|error| match error.message() {
+            Some(_) => Failure::NotSent(causes(error.error())),
+            None => Failure::Lost(causes(error.error())),
+        })?;
+        let (head, body) = response.into_parts();
+        Ok(Stream { status: head.status, headers: head.headers, body, connection, is_over: false, _sender: sender })
     }
 
     /// Sends the request and reads the answer to its end. Gives the link back if it can be used again.
@@ -71,6 +94,61 @@ impl Link {
             Either::Left((answer, _)) => Ok((answer?, false)),
             // The connection is at its end; what it has brought is still to be taken.
             Either::Right((_, conversation)) => Ok((conversation.await?, true)),
+        }
+    }
+}
+
+/// An answer that comes bit by bit, for as long as the other end has something to say.
+pub struct Stream {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    body: Incoming,
+    connection: http1::Connection<TokioIo<Box<dyn ByteStream>>, Full<Bytes>>,
+    /// Whether the connection has come to its end; what it has brought is still to be taken.
+    is_over: bool,
+    /// Without it the connection would be closed.
+    _sender: SendRequest<Full<Bytes>>,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// The next piece, or nothing at the end. Waits as long as it takes: whoever cannot wait drops the future.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Lost`] if the connection broke.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            let frame = if self.is_over {
+                self.body.frame().await
+            } else {
+                let (taken, is_over) = match select(self.body.frame(), &mut self.connection).await {
+                    Either::Left((frame, _)) => (Some(frame), false),
+                    Either::Right(_) => (None, true),
+                };
+                self.is_over = is_over;
+                match taken {
+                    Some(frame) => frame,
+                    None => continue,
+                }
+            };
+            match frame {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(Failure::Lost(causes(&error))),
+                // Trailers say nothing here.
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
         }
     }
 }

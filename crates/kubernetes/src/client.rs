@@ -1,0 +1,365 @@
+//! The client of one API: one request, one answer, or one trouble with its class.
+
+mod discovery;
+mod trouble;
+mod watch;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use castle_http::header::{HeaderMap, HeaderName, HeaderValue};
+use castle_http::{Ask, Client, Endpoint, Identity, Method, Trust};
+use castle_seams::{Clock, Dial};
+use castle_secrets::Secret;
+use futures_util::stream::{self, StreamExt};
+use kube_core::Request;
+use kube_core::params::{
+    DeleteParams, GetParams, ListParams, Patch, PatchParams, Preconditions, ValidationDirective, WatchParams,
+};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::model::{Kind, MANAGER, Object};
+
+pub use discovery::{Resource, Served};
+pub use trouble::{Rival, Trouble};
+pub use watch::{Event, Watch};
+
+/// What one request may take: a webhook behind it may take thirty seconds.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// The longest answer: a page of the largest objects there are.
+const LIMIT: usize = 256 << 20;
+/// How many objects a page has. Definitions of kinds are up to half a megabyte each.
+const PAGE: u32 = 500;
+/// How many pages a list may have: beyond it somebody goes round in circles.
+const PAGES: usize = 1000;
+/// How long the API keeps a watch open before it is opened anew.
+const WATCH: Duration = Duration::from_secs(240);
+
+/// How many requests are under way at once, at most.
+pub const CONCURRENCY: usize = 8;
+
+/// What all these come to, in their order, so many of them at once.
+pub(crate) async fn together<F: Future>(questions: Vec<F>) -> Vec<F::Output> {
+    stream::iter(questions).buffered(CONCURRENCY).collect().await
+}
+
+/// How an API is reached, and as whom.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// `https://` and the rest.
+    pub address: String,
+    /// The certificate, as PEM, of the authority that signed the API's own.
+    pub authority: String,
+    /// Castle's certificate, as PEM.
+    pub certificate: String,
+    /// Its key, as PEM.
+    pub key: Secret,
+    /// Whether the API is in this process, behind connections without TLS. The certificate is then told in a header.
+    pub is_plain: bool,
+}
+
+/// Why an API cannot even be asked.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct AccessError(String);
+
+/// One API.
+pub struct Api {
+    http: Client,
+    headers: HeaderMap,
+    clock: Arc<dyn Clock>,
+    served: Mutex<Option<Arc<Served>>>,
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Api").field("endpoint", &self.http.endpoint().host).finish_non_exhaustive()
+    }
+}
+
+/// Some objects of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scope {
+    /// The namespace; empty for all.
+    pub namespace: String,
+    /// A selector of labels; empty for none.
+    pub labels: String,
+    /// A selector of fields; empty for none.
+    pub fields: String,
+}
+
+impl Scope {
+    /// Those in one namespace.
+    #[must_use]
+    pub fn within(namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), ..Self::default() }
+    }
+
+    /// Those that a selector of labels selects, wherever they are.
+    #[must_use]
+    pub fn labelled(labels: &str) -> Self {
+        Self { labels: labels.to_owned(), ..Self::default() }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(namespace: &str, name: &str) -> Self {
+        Self { fields: format!("metadata.name={name}"), ..Self::within(namespace) }
+    }
+}
+
+/// A list, and the moment it was true.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The objects, in the API's order.
+    pub objects: Vec<Object>,
+    /// From where a watch goes on.
+    pub version: String,
+}
+
+/// Whether a change is kept, or only tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It is kept.
+    Real,
+    /// It is judged by everyone who has a say, and then forgotten.
+    DryRun,
+}
+
+/// What an apply came to.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// The object as it is now, or would be.
+    pub object: Object,
+    /// Whether there was none before.
+    pub is_new: bool,
+}
+
+impl Api {
+    /// The API behind this address. Asks nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] if the address is none, or certificate and key do not belong together.
+    pub fn new(access: &Access, dial: Arc<dyn Dial>, clock: Arc<dyn Clock>) -> Result<Self, AccessError> {
+        let unfit = |why: &dyn fmt::Display| AccessError(why.to_string());
+        let address = match access.is_plain {
+            true => access.address.replace("https://", "http://"),
+            false => access.address.clone(),
+        };
+        let endpoint = Endpoint::parse(&address).map_err(|error| unfit(&error))?;
+        let trust = Trust::Only(access.authority.clone());
+        let http = Client::new(endpoint, &trust, dial, clock.clone()).map_err(|error| unfit(&error))?;
+        let identity = Identity::from_pem(&access.certificate, access.key.expose()).map_err(|error| unfit(&error))?;
+        let http = http.with_identity(&identity).map_err(|error| unfit(&error))?;
+        let http = http.with_deadline(DEADLINE).with_limit(LIMIT).with_idle_connections(CONCURRENCY);
+        let mut headers = HeaderMap::new();
+        if access.is_plain {
+            let inside: String = access.certificate.lines().filter(|line| !line.starts_with("-----")).collect();
+            let value = HeaderValue::from_str(&inside).map_err(|error| unfit(&error))?;
+            headers.insert(HeaderName::from_static(CERTIFICATE), value);
+        }
+        Ok(Self { http, headers, clock, served: Mutex::default() })
+    }
+
+    /// The time, for what depends on it.
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// What is behind a path, as it is told.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if there is no good answer.
+    pub async fn raw(&self, path: &str) -> Result<Value, Trouble> {
+        self.told(Ask::new(Method::GET, path)).await
+    }
+
+    /// The object of this name, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if the API does not say.
+    pub async fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Result<Option<Object>, Trouble> {
+        let Some(resource) = self.resource(kind).await? else { return Ok(None) };
+        let request = Request::new(resource.path(namespace)).get(name, &GetParams::default());
+        match self.send(request).await {
+            Ok(value) => Object::told(value, kind).map(Some).ok_or_else(|| Trouble::nonsense("an object")),
+            Err(trouble) if trouble.is_absent() => Ok(None),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// The objects of a kind within a scope. A kind that is not served has none.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if the API does not say.
+    pub async fn list(&self, kind: &Kind, scope: &Scope) -> Result<Listed, Trouble> {
+        let Some(resource) = self.resource(kind).await? else {
+            return Ok(Listed { objects: Vec::new(), version: String::new() });
+        };
+        let request = Request::new(resource.path(&scope.namespace));
+        let mut params = ListParams {
+            limit: Some(PAGE),
+            label_selector: given(&scope.labels),
+            field_selector: given(&scope.fields),
+            ..ListParams::default()
+        };
+        let mut objects = Vec::new();
+        for _ in 0..PAGES {
+            let mut page = self.send(request.list(&params)).await?;
+            let Value::Array(items) = page["items"].take() else { return Err(Trouble::nonsense("a list")) };
+            objects.extend(items.into_iter().filter_map(|item| Object::told(item, kind)));
+            let text = |key: &str| page["metadata"][key].as_str().unwrap_or_default().to_owned();
+            match text("continue") {
+                token if token.is_empty() => return Ok(Listed { objects, version: text("resourceVersion") }),
+                token => params.continue_token = Some(token),
+            }
+        }
+        Err(Trouble::nonsense("a list that ends"))
+    }
+
+    /// Says what castle wants of an object, never by force.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if it is not accepted; [`Trouble::rivals`] tells who else wants something else.
+    pub async fn apply(&self, object: &Object, mode: Mode) -> Result<Applied, Trouble> {
+        let kind = object.kind();
+        let resource = self.resource(&kind).await?.ok_or_else(|| Trouble::NotServed(kind.clone()))?;
+        let params = PatchParams {
+            dry_run: mode == Mode::DryRun,
+            force: false,
+            field_manager: Some(MANAGER.to_owned()),
+            field_validation: Some(ValidationDirective::Strict),
+        };
+        let request = Request::new(resource.path(object.namespace()));
+        let request = request.patch(object.name(), &params, &Patch::Apply(object.value()));
+        let (status, value) = self.exchange(ask_of(request)?).await?;
+        let object = Object::told(value, &kind).ok_or_else(|| Trouble::nonsense("an object"))?;
+        Ok(Applied { object, is_new: status == 201 })
+    }
+
+    /// Removes the very object that was seen, and what it owns after it.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if that is refused. One that is gone already, or is another by now, is none.
+    pub async fn delete(&self, seen: &Object) -> Result<(), Trouble> {
+        let Some(resource) = self.resource(&seen.kind()).await? else { return Ok(()) };
+        let uid = Some(seen.text("/metadata/uid").to_owned()).filter(|uid| !uid.is_empty());
+        let preconditions = Some(Preconditions { uid, resource_version: None });
+        let params = DeleteParams { preconditions, ..DeleteParams::background() };
+        let request = Request::new(resource.path(seen.namespace()));
+        match self.send(request.delete(seen.name(), &params)).await {
+            Err(trouble) if !trouble.is_absent() && !trouble.is_conflict() => Err(trouble),
+            _ => Ok(()),
+        }
+    }
+
+    /// What happens to objects of a kind within a scope, from a version on.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if there is nothing to be seen.
+    pub async fn watch(&self, kind: &Kind, scope: &Scope, version: &str) -> Result<Watch, Trouble> {
+        let resource = self.resource(kind).await?.ok_or_else(|| Trouble::NotServed(kind.clone()))?;
+        let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
+        let mut params = WatchParams::default().timeout(seconds);
+        params.label_selector = given(&scope.labels);
+        params.field_selector = given(&scope.fields);
+        let request = Request::new(resource.path(&scope.namespace)).watch(&params, version);
+        let mut ask = ask_of(request)?;
+        ask.headers.extend(self.headers.clone());
+        let mut stream = self.http.open(&ask).await?;
+        if stream.status.is_success() {
+            return Ok(Watch::new(stream, kind.clone()));
+        }
+        let mut body = Vec::new();
+        while let Some(piece) = stream.next().await? {
+            body.extend_from_slice(&piece);
+            if body.len() > LIMIT {
+                break;
+            }
+        }
+        Err(Trouble::refused(stream.status.as_u16(), &stream.headers, &body))
+    }
+
+    /// What is served, as last heard.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if nothing was heard yet and nothing is.
+    pub async fn served(&self) -> Result<Arc<Served>, Trouble> {
+        let known = self.served.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match known {
+            Some(served) => Ok(served),
+            None => self.discover().await,
+        }
+    }
+
+    /// Asks anew what is served.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if the API does not say.
+    pub async fn discover(&self) -> Result<Arc<Served>, Trouble> {
+        let mut served = Served::default();
+        for path in ["/api", "/apis"] {
+            let mut ask = Ask::new(Method::GET, path);
+            let accept = HeaderValue::from_static(discovery::ACCEPT);
+            ask.headers.insert(castle_http::header::ACCEPT, accept);
+            served.add(self.told(ask).await?)?;
+        }
+        let served = Arc::new(served);
+        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some(served.clone());
+        Ok(served)
+    }
+
+    /// Where objects of a kind are. Kinds come into being while castle works: one that is not known is looked for once more.
+    async fn resource(&self, kind: &Kind) -> Result<Option<Resource>, Trouble> {
+        if let Some(resource) = self.served().await?.resource(kind) {
+            return Ok(Some(resource.clone()));
+        }
+        Ok(self.discover().await?.resource(kind).cloned())
+    }
+
+    async fn send(&self, asked: Asked) -> Result<Value, Trouble> {
+        self.told(ask_of(asked)?).await
+    }
+
+    async fn told(&self, ask: Ask) -> Result<Value, Trouble> {
+        Ok(self.exchange(ask).await?.1)
+    }
+
+    async fn exchange(&self, mut ask: Ask) -> Result<(u16, Value), Trouble> {
+        ask.headers.extend(self.headers.clone());
+        let answer = self.http.ask(&ask).await?;
+        let status = answer.status.as_u16();
+        if !answer.status.is_success() {
+            return Err(Trouble::refused(status, &answer.headers, &answer.body));
+        }
+        let value = serde_json::from_slice(&answer.body).map_err(|_| Trouble::nonsense("JSON"))?;
+        Ok((status, value))
+    }
+}
+
+/// Under this name an API in memory is told the certificate, as base64, where there is no TLS to say it.
+const CERTIFICATE: &str = "castle-client-certificate";
+
+/// A selector, if there is one.
+fn given(selector: &str) -> Option<String> {
+    (!selector.is_empty()).then(|| selector.to_owned())
+}
+
+/// A question that kube's core has put together.
+type Asked = Result<castle_http::Request<Vec<u8>>, kube_core::request::Error>;
+
+fn ask_of(asked: Asked) -> Result<Ask, Trouble> {
+    asked.map(Ask::from).map_err(|error| Trouble::Unfit(error.to_string()))
+}

@@ -1,0 +1,21 @@
+//! What is said: objects, the order they come in, how they fare, whose they are.
+
+mod fields;
+mod manifest;
+mod mark;
+mod object;
+mod owners;
+mod stage;
+mod status;
+
+pub use fields::{Managed, Operation, agrees, leaves};
+pub use manifest::{ManifestError, manifest};
+pub use mark::Mark;
+pub use object::{Key, Kind, Object};
+pub(crate) use owners::OF_TALOS;
+pub use owners::{Claim, Owner, Ownership, owners};
+pub use stage::Stage;
+pub use status::{Condition, Status, condition, status};
+
+/// Who castle is to the API: the manager of every field it applies.
+pub const MANAGER: &str = "castle";

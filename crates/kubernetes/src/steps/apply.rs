@@ -1,0 +1,184 @@
+//! Objects that are as wanted, each applied once and only if it is not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_seams::BoxFuture;
+use serde_json::Value;
+
+use crate::client::{Api, Mode, Scope, together};
+use crate::model::{Key, Kind, Managed, Mark, Object, agrees, leaves, owners};
+
+/// Objects that are there as wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Present;
+
+/// How a wanted object stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is as wanted.
+    AsWanted,
+    /// There is none.
+    Absent,
+    /// This field, perhaps with others, is not as wanted.
+    Differs(String),
+}
+
+/// Wants objects, all at once: they are of one stage, so that none waits for another.
+pub struct Apply {
+    objects: Vec<Object>,
+    mark: Mark,
+}
+
+impl Apply {
+    /// Wants these objects, with castle's mark.
+    #[must_use]
+    pub fn new(objects: Vec<Object>, mark: &Mark) -> Self {
+        Self { objects: objects.into_iter().map(|object| mark.on(object)).collect(), mark: mark.clone() }
+    }
+
+    /// What stands there now, by one list of each kind; what has lost its mark, or never had it, is looked at by name.
+    async fn live(&self, api: &Api) -> Result<BTreeMap<Key, Object>, Fault> {
+        let kinds: BTreeSet<Kind> = self.objects.iter().map(Object::kind).collect();
+        let scope = Scope::labelled(&self.mark.selector());
+        let scope = &scope;
+        let lists = kinds.iter().map(|kind| async move {
+            let subject = Key::new(&kind.group, &kind.kind, "", "(all)");
+            api.list(kind, scope).await.map_err(|trouble| trouble.fault(&subject))
+        });
+        let mut live = BTreeMap::new();
+        for list in together(lists.collect()).await {
+            live.extend(list?.objects.into_iter().map(|object| (object.key(), object)));
+        }
+        let missing = self.objects.iter().filter(|object| !live.contains_key(&object.key()));
+        let lookups = missing.map(|object| async move {
+            let found = api.get(&object.kind(), object.namespace(), object.name()).await;
+            found.map_err(|trouble| trouble.fault(&object.key()))
+        });
+        let lookups: Vec<_> = lookups.collect();
+        for object in together(lookups).await {
+            live.extend(object?.map(|object| (object.key(), object)));
+        }
+        Ok(live)
+    }
+
+    async fn standing(&self, api: &Api, wanted: &Object, live: Option<&Object>) -> Result<Standing, Fault> {
+        let Some(live) = live else { return Ok(Standing::Absent) };
+        let key = wanted.key();
+        self.guard(live)?;
+        if live.is_ending() {
+            let finalizers: Vec<&str> = live.list("/metadata/finalizers").iter().filter_map(Value::as_str).collect();
+            let evidence = format!("is on its way out, held by {}", finalizers.join(", "));
+            let fault = Fault::new(Class::RetryableAfter(None), key.to_string(), evidence);
+            return Err(fault.next(format!("kubectl get {} --output yaml", key.for_kubectl())));
+        }
+        let Err(path) = agrees(wanted, live) else { return Ok(Standing::AsWanted) };
+        // The server may write the same thing otherwise. Only it can tell.
+        match api.apply(wanted, Mode::DryRun).await {
+            Ok(tried) if is_same(&tried.object, live) => Ok(Standing::AsWanted),
+            Ok(_) => Ok(Standing::Differs(path)),
+            Err(trouble) => Err(trouble.fault(&key)),
+        }
+    }
+
+    /// Castle takes nothing that is somebody else's, even if nobody would complain.
+    fn guard(&self, live: &Object) -> Result<(), Fault> {
+        let refused = |whose: String| {
+            let key = live.key();
+            let next = format!("kubectl get {} --output yaml --show-managed-fields", key.for_kubectl());
+            Err(Fault::guard(key.to_string(), format!("belongs to {whose}")).next(next))
+        };
+        match Mark::of(live) {
+            Some(mark) if mark == self.mark => Ok(()),
+            Some(mark) => refused(format!("{}/{} of castle {}", mark.layer, mark.component, mark.castle)),
+            // One that castle applied and somebody took the labels off.
+            None if Managed::castle(live).is_some() => Ok(()),
+            None => match owners(live, &BTreeMap::new()).claims.first() {
+                Some(claim) => refused(claim.owner.to_string()),
+                None => refused("nobody castle knows".to_owned()),
+            },
+        }
+    }
+}
+
+/// Whether a dry run would change nothing.
+fn is_same(tried: &Object, live: &Object) -> bool {
+    let bare = |object: &Object| {
+        let mut value = object.value().clone();
+        if let Value::Object(metadata) = &mut value["metadata"] {
+            metadata.retain(|key, _| !matches!(key.as_str(), "managedFields" | "resourceVersion"));
+        }
+        value
+    };
+    let fields = |object: &Object| Managed::castle(object).map(|managed| leaves(managed.fields));
+    bare(tried) == bare(live) && fields(tried) == fields(live)
+}
+
+impl Step for Apply {
+    type Needs = (Arc<Api>,);
+    type Observed = Vec<Standing>;
+    type Output = Present;
+
+    fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Self::Observed, Fault>> {
+        Box::pin(async move {
+            let live = self.live(api).await?;
+            let standings = self.objects.iter().map(|wanted| self.standing(api, wanted, live.get(&wanted.key())));
+            worst(together(standings.collect()).await)
+        })
+    }
+
+    fn decide(&self, _: &Self::Needs, observed: &Self::Observed) -> Decision {
+        let differing = self.objects.iter().zip(observed).filter(|(_, standing)| **standing != Standing::AsWanted);
+        let is_new = observed.iter().all(|standing| *standing == Standing::Absent);
+        let mut change = Change::new("apply", if is_new { Impact::Create } else { Impact::InPlace });
+        for (object, standing) in differing {
+            let key = object.key().to_string();
+            change = match standing {
+                Standing::Differs(path) => {
+                    change.differing(&key, Some(format!("another {path}")), Some("as wanted".to_owned()))
+                }
+                _ => change.differing(&key, None, Some("new".to_owned())),
+            };
+        }
+        if change.differences.is_empty() { Decision::Nothing } else { Decision::Change(change) }
+    }
+
+    fn act<'a>(
+        &'a self,
+        (api,): &'a Self::Needs,
+        observed: &'a Self::Observed,
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let differing = self.objects.iter().zip(observed).filter(|(_, standing)| **standing != Standing::AsWanted);
+            let applies = differing.map(|(object, _)| async move {
+                let applied = api.apply(object, Mode::Real).await;
+                applied.map(|_| ()).map_err(|trouble| trouble.fault(&object.key()))
+            });
+            worst(together(applies.collect()).await).map(|_| ())
+        })
+    }
+
+    fn expect(&self, _: &Self::Needs, _: &Self::Observed, _: &Change) -> Option<Present> {
+        Some(Present)
+    }
+
+    fn output(&self, _: &Self::Needs, _: &Self::Observed) -> Present {
+        Present
+    }
+}
+
+/// All results, or the fault that says most: one that no waiting helps, before any other.
+fn worst<T>(results: Vec<Result<T, Fault>>) -> Result<Vec<T>, Fault> {
+    let (mut fine, mut faults) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(value) => fine.push(value),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    let first = faults.iter().position(|fault| fault.guarded).or(faults.iter().position(Fault::is_final)).unwrap_or(0);
+    if faults.is_empty() { Ok(fine) } else { Err(faults.swap_remove(first)) }
+}

@@ -1,0 +1,168 @@
+//! What castle once wanted and wants no more, removed last things first, and only what inventory and mark both claim.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_seams::BoxFuture;
+use serde_json::Value;
+
+use super::apply::Present;
+use super::inventory;
+use crate::client::{Api, Scope, Trouble, together};
+use crate::model::{Key, Mark, Object, Owner, Stage, owners};
+
+/// Wants nothing of a component but this. With nothing wanted, the component is gone afterwards.
+pub struct Prune {
+    wanted: BTreeSet<Key>,
+    mark: Mark,
+}
+
+/// What is left of what is wanted no more.
+pub struct Leftovers {
+    inventory: Option<Object>,
+    listed: BTreeSet<Key>,
+    /// What castle may remove.
+    claimed: Vec<Object>,
+}
+
+impl Prune {
+    /// Wants these objects alone.
+    #[must_use]
+    pub fn new(objects: &[Object], mark: &Mark) -> Self {
+        Self { wanted: objects.iter().map(Object::key).collect(), mark: mark.clone() }
+    }
+
+    /// What there is of an object, if castle may remove it.
+    async fn claimed(&self, api: &Api, key: &Key) -> Result<Option<Object>, Fault> {
+        let fault = |trouble: Trouble| trouble.fault(key);
+        let served = api.served().await.map_err(fault)?;
+        let Some(kind) = served.preferred(&key.group, &key.kind) else { return Ok(None) };
+        let found = api.get(kind, &key.namespace, &key.name).await.map_err(fault)?;
+        Ok(found.filter(|object| Mark::of(object).as_ref() == Some(&self.mark)))
+    }
+
+    /// The last of what is left: nothing that comes before it in order is removed while it is there.
+    fn last<'a>(&self, leftovers: &'a Leftovers) -> Vec<&'a Object> {
+        let stage = leftovers.claimed.iter().map(Stage::of).max();
+        leftovers.claimed.iter().filter(|object| Some(Stage::of(object)) == stage).collect()
+    }
+}
+
+impl Step for Prune {
+    type Needs = (Arc<Api>, Arc<Present>);
+    type Observed = Leftovers;
+    type Output = ();
+
+    fn observe<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Leftovers, Fault>> {
+        Box::pin(async move {
+            let inventory = inventory::read(api, &self.mark).await?;
+            let listed = inventory.as_ref().map(inventory::listed).unwrap_or_default();
+            let looks = listed.difference(&self.wanted).map(|key| self.claimed(api, key)).collect();
+            let claimed: Result<Vec<Option<Object>>, Fault> = together(looks).await.into_iter().collect();
+            let leftovers = Leftovers { inventory, listed, claimed: claimed?.into_iter().flatten().collect() };
+            let last = self.last(&leftovers);
+            // All that can be done is done: the rest is up to others, and to time.
+            if let (Some(first), true) = (last.first(), last.iter().all(|object| object.is_ending())) {
+                let wait = Class::RetryableAfter(Some(Duration::from_secs(1)));
+                let fault = Fault::new(wait, first.key().to_string(), held_by(first));
+                return Err(fault.next(format!("kubectl get {} --output yaml", first.key().for_kubectl())));
+            }
+            Ok(leftovers)
+        })
+    }
+
+    fn decide(&self, _: &Self::Needs, observed: &Leftovers) -> Decision {
+        let last = self.last(observed);
+        let ending = last.iter().filter(|object| !object.is_ending());
+        let change = ending.fold(Change::new("prune", Impact::Destroy), |change, object| {
+            change.differing(&object.key().to_string(), Some("there".to_owned()), None)
+        });
+        if !change.differences.is_empty() {
+            return Decision::Change(change);
+        }
+        if observed.listed.is_subset(&self.wanted) && (observed.inventory.is_none() || !self.wanted.is_empty()) {
+            return Decision::Nothing;
+        }
+        let count = |number: usize| Some(format!("{number} objects"));
+        let change = Change::new("forget", Impact::InPlace);
+        Decision::Change(change.differing("inventory", count(observed.listed.len()), count(self.wanted.len())))
+    }
+
+    fn act<'a>(
+        &'a self,
+        (api, _): &'a Self::Needs,
+        observed: &'a Leftovers,
+        change: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            if change.verb == "forget" {
+                return match &observed.inventory {
+                    Some(inventory) if self.wanted.is_empty() => {
+                        api.delete(inventory).await.map_err(|trouble| trouble.fault(&inventory.key()))
+                    }
+                    _ => inventory::write(api, &self.mark, &self.wanted).await,
+                };
+            }
+            for object in self.last(observed).into_iter().filter(|object| !object.is_ending()) {
+                if Stage::of(object) == Stage::Namespaces {
+                    guard_namespace(api, object, &self.mark).await?;
+                }
+                // Between the look and this moment it may have become somebody else's.
+                if let Some(object) = self.claimed(api, &object.key()).await? {
+                    api.delete(&object).await.map_err(|trouble| trouble.fault(&object.key()))?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn output(&self, _: &Self::Needs, _: &Leftovers) {}
+}
+
+/// Who or what keeps something that is on its way out.
+fn held_by(object: &Object) -> String {
+    let held = |list: &str| object.list(list).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    let conditions = object.list("/status/conditions").iter().filter(|condition| {
+        let name = condition["type"].as_str().unwrap_or_default();
+        condition["status"] == "True" && name.starts_with("Namespace")
+    });
+    let told = conditions.filter_map(|condition| {
+        Some(format!("{}: {}", condition["type"].as_str()?, condition["message"].as_str().unwrap_or_default()))
+    });
+    let told: Vec<String> = told.collect();
+    let finalizers = [held("/metadata/finalizers"), held("/spec/finalizers")];
+    let finalizers: Vec<&str> = finalizers.iter().map(String::as_str).filter(|list| !list.is_empty()).collect();
+    match (told.is_empty(), finalizers.is_empty()) {
+        (false, _) => format!("is on its way out: {}", told.join("; ")),
+        (true, false) => format!("is on its way out, held by {}", finalizers.join(", ")),
+        (true, true) => "is on its way out".to_owned(),
+    }
+}
+
+/// A namespace takes all that is in it along. What is somebody else's keeps it.
+async fn guard_namespace(api: &Api, namespace: &Object, mark: &Mark) -> Result<(), Fault> {
+    let fault = |trouble: Trouble| trouble.fault(&namespace.key());
+    let served = api.discover().await.map_err(fault)?;
+    let kinds = served
+        .resources()
+        .filter(|resource| resource.is_namespaced && resource.verbs.iter().any(|verb| verb == "list"));
+    let scope = Scope::within(namespace.name());
+    let lists = kinds.map(|resource| api.list(&resource.kind, &scope)).collect();
+    for list in together(lists).await {
+        for object in list.map_err(fault)?.objects {
+            let others = owners(&object, &BTreeMap::new()).claims.into_iter().find(|claim| match &claim.owner {
+                Owner::Castle(own) => own.as_ref().is_some_and(|own| own.castle != mark.castle),
+                _ => true,
+            });
+            if let Some(other) = others {
+                let evidence = format!("{} in it belongs to {}", object.key(), other.owner);
+                let fault = Fault::guard(namespace.key().to_string(), evidence);
+                return Err(fault.next(format!("kubectl get all --namespace {}", namespace.name())));
+            }
+        }
+    }
+    Ok(())
+}
