@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     changes: watch::Sender<u64>,
     /// The calendar of certificates where it is not the datacenter's own: clients on loopback live in real time.
     calendar: OnceLock<Arc<dyn Clock>>,
+    /// The way to what is outside of the datacenter.
+    outside: OnceLock<Arc<dyn Dial>>,
 }
 
 /// The world, held by one. Those who wait for a change are told when it is let go.
@@ -81,8 +83,8 @@ impl Datacenter {
         let calendar = clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let world = World::new(blueprint, clock.monotonic(), calendar);
         let (world, witnesses, requests) = (Mutex::new(world), Mutex::default(), AtomicU64::new(0));
-        let (changes, calendar) = (watch::Sender::new(0), OnceLock::new());
-        Self { shared: Arc::new(Shared { clock, world, witnesses, requests, changes, calendar }) }
+        let (changes, calendar, outside) = (watch::Sender::new(0), OnceLock::new(), OnceLock::new());
+        Self { shared: Arc::new(Shared { clock, world, witnesses, requests, changes, calendar, outside }) }
     }
 
     /// The way in over pipes in memory, without TLS: by the names of the hosts, port 8006, by those of vaults, port 80,
@@ -90,6 +92,18 @@ impl Datacenter {
     #[must_use]
     pub fn dial(&self) -> Arc<dyn Dial> {
         Arc::new(Pipes { datacenter: self.clone() })
+    }
+
+    /// Lets clusters reach what is outside of the datacenter, such as webhooks, in this way. Without it they reach nothing, and
+    /// once the datacenter listens ([`Datacenter::serve`]) what listens on this machine. The first way that is given stays.
+    pub fn reach_outside(&self, dial: Arc<dyn Dial>) {
+        // Whoever comes later finds the way that there is.
+        let _ = self.shared.outside.set(dial);
+    }
+
+    /// The way out: into the datacenter itself where there is none.
+    pub(crate) fn outside(&self) -> Arc<dyn Dial> {
+        self.shared.outside.get().cloned().unwrap_or_else(|| self.dial())
     }
 
     /// Lets `witness` see every request from now on, inside of those who watch already.

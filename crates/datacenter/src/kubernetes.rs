@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::future::join_all;
 use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
@@ -26,6 +27,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::CertificateDer;
+use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 
@@ -66,6 +68,7 @@ mod store;
 mod strategic;
 mod structural;
 mod table;
+mod trial;
 mod validate;
 mod value;
 pub(crate) mod webhooks;
@@ -79,6 +82,7 @@ use api::Reply;
 use read::Watch;
 use request::{Ask, Query, User};
 use status::Failure;
+use trial::Trial;
 
 /// Serves one connection until either end is gone.
 pub(crate) async fn serve<S>(datacenter: Datacenter, vmid: u32, life: u64, stream: S, session: Session)
@@ -154,7 +158,7 @@ impl Line {
             }
             (_, Ok(read)) => {
                 ask.body = read.to_bytes().to_vec();
-                self.handle(ask, certificate_header.as_deref(), token.as_deref())
+                self.reply(&mut ask, certificate_header.as_deref(), token.as_deref()).await
             }
         };
         clock.sleep(latency - latency / 2).await;
@@ -187,17 +191,42 @@ impl Line {
         fates.find(|fate| *fate != Fate::Handled).unwrap_or(Fate::Handled)
     }
 
-    fn handle(&self, mut ask: Ask, header: Option<&str>, token: Option<&str>) -> Reply {
+    /// Answers, and asks others for what has to be known before.
+    async fn reply(&self, ask: &mut Ask, header: Option<&str>, token: Option<&str>) -> Reply {
+        let mut trial = Trial::default();
+        for _ in 0..trial::TRIES {
+            if let Some(reply) = self.handle(ask, &mut trial, header, token) {
+                return reply;
+            }
+            let told = join_all(trial.asks.iter().map(|question| question.put(&self.datacenter))).await;
+            trial.learn(told);
+        }
+        let text = "Timeout: request did not complete within the allotted timeout";
+        Reply::failure(&Failure::new(504, "Timeout", text))
+    }
+
+    /// Answers as far as that can be done at once; nothing if there is something to be asked.
+    fn handle(&self, ask: &mut Ask, trial: &mut Trial, header: Option<&str>, token: Option<&str>) -> Option<Reply> {
+        match self.identify(ask, header, token) {
+            Ok(key) => {
+                let reply = self.datacenter.world().kubernetes(&key, |kube| kube.attempt(ask, trial));
+                reply.unwrap_or_else(|| Some(unavailable("etcdserver: no leader")))
+            }
+            Err(reply) => Some(*reply),
+        }
+    }
+
+    /// Finds out who asks, and which cluster; or answers without knowing.
+    fn identify(&self, ask: &mut Ask, header: Option<&str>, token: Option<&str>) -> Result<String, Box<Reply>> {
         let certificate = match &self.session {
             Session::Tls(certificate) => certificate.clone(),
             Session::Plain => header.and_then(|text| STANDARD.decode(text).ok()).map(CertificateDer::from),
         };
         let now = self.datacenter.calendar();
-        let mut world = self.datacenter.world();
+        let world = self.datacenter.world();
         let config = world.talos.nodes.get(&self.vmid).and_then(|node| node.config()).cloned();
-        let Some(config) = config else {
-            return Reply::failure(&Failure::new(503, "ServiceUnavailable", "stopping"));
-        };
+        let Some(config) = config else { return Err(Box::new(unavailable("stopping"))) };
+        let unauthorized = || Err(Box::new(Reply::failure(&Failure::unauthorized())));
         let authorities =
             config.kubernetes.as_ref().map(super::talos::config::Authority::certificates).unwrap_or_default();
         let named = certificate.as_ref().map(|certificate| credentials::judge(Some(certificate), &authorities, now));
@@ -207,25 +236,26 @@ impl Line {
             Some(Ok(named)) if !named.common_name.is_empty() => {
                 let mut groups = named.organizations;
                 groups.push("system:authenticated".to_owned());
-                User { name: named.common_name, groups, uid: String::new() }
+                let extra =
+                    certificate.as_ref().map(|certificate| (CREDENTIAL.to_owned(), vec![fingerprint(certificate)]));
+                User { name: named.common_name, groups, uid: String::new(), extra: extra.into_iter().collect() }
             }
-            Some(_) => return Reply::failure(&Failure::unauthorized()),
+            Some(_) => return unauthorized(),
             None => match of_token() {
                 Some(user) => user,
                 None if config.anonymous_paths().contains(&ask.path) => User::master("system:anonymous"),
-                None => return Reply::failure(&Failure::unauthorized()),
+                None => return unauthorized(),
             },
         };
         if !world.is_api_ready(self.vmid) {
-            return match ask.path.as_str() {
+            return Err(Box::new(match ask.path.as_str() {
                 "/livez" | "/healthz" => Reply::text(200, "ok"),
                 "/readyz" => Reply::text(500, "[-]etcd failed: reason withheld\nreadyz check failed\n"),
                 "/version" => Reply::object(200, discovery::version(&config.kubernetes_version)),
-                _ => Reply::failure(&Failure::new(503, "ServiceUnavailable", "etcdserver: no leader")),
-            };
+                _ => unavailable("etcdserver: no leader"),
+            }));
         }
-        let reply = world.kubernetes(&config.key, |kube| kube.handle(&ask));
-        reply.unwrap_or_else(|| Reply::failure(&Failure::new(503, "ServiceUnavailable", "etcdserver: no leader")))
+        Ok(config.key.clone())
     }
 
     fn response(&self, reply: Reply) -> Response<Answer> {
@@ -279,6 +309,18 @@ impl Line {
         });
         StreamBody::new(frames).boxed_unsync()
     }
+}
+
+fn unavailable(why: &str) -> Reply {
+    Reply::failure(&Failure::new(503, "ServiceUnavailable", why))
+}
+
+/// What is known of somebody beside his name: by which certificate he came.
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
+fn fingerprint(certificate: &CertificateDer<'_>) -> String {
+    let digest: String = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("X509SHA256={digest}")
 }
 
 /// A watch that is served.

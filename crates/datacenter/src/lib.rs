@@ -19,7 +19,7 @@
 //! # Architecture invariant
 //!
 //! It knows no client of castle's: both are readings of the same facts, made apart. It reaches time through `castle-seams`
-//! alone, and the network only where it listens.
+//! alone, and the network only where it listens, and at webhooks on this machine.
 
 mod access;
 pub mod blueprint;
@@ -44,7 +44,8 @@ pub use clock::ScaledClock;
 pub use datacenter::Datacenter;
 pub use infisical::VaultView;
 pub use infisical::reply::{VaultAsked, VaultReply};
-pub use kubernetes::webhooks::{Webhook, WebhookFault};
+pub use kubernetes::webhooks::certificate::ServingCertificate;
+pub use kubernetes::webhooks::served::{Asked as WebhookAsked, Verdict, Webhook};
 pub use kubernetes::workloads::PodFault;
 pub use machines::{CloudInit, Machine};
 pub use proxmox::api::Version;

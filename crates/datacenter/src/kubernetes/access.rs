@@ -140,13 +140,13 @@ impl Kube {
         match call.resource.plural.as_str() {
             "selfsubjectreviews" => {
                 value::set(&mut object, "metadata.creationTimestamp", self.stamp());
-                value::set(&mut object, "status.userInfo", json!({ "username": user.name, "groups": user.groups }));
+                value::set(&mut object, "status.userInfo", user.info());
             }
             "tokenreviews" => {
                 let token = value::text(&object, "spec.token").to_owned();
                 let status = match self.token_user(&token) {
                     Some(user) => {
-                        json!({ "authenticated": true, "user": { "username": user.name, "groups": user.groups } })
+                        json!({ "authenticated": true, "user": user.info() })
                     }
                     None => json!({ "user": {}, "error": "invalid bearer token" }),
                 };
@@ -176,7 +176,7 @@ impl Kube {
                         .filter_map(Value::as_str)
                         .map(Into::into)
                         .collect(),
-                    uid: String::new(),
+                    ..User::default()
                 };
                 let who = if asks_for_self { user } else { other() };
                 let status = json!({ "allowed": self.may(&who, &wished(&object)) });
@@ -224,6 +224,7 @@ impl Kube {
             name: format!("system:serviceaccount:{namespace}:{name}"),
             groups: groups.to_vec(),
             uid: value::uid(&account).to_owned(),
+            ..User::default()
         };
         self.tokens.insert(token.clone(), user);
         let until = self.calendar + self.now + std::time::Duration::from_secs(seconds.unsigned_abs());

@@ -26,20 +26,42 @@ impl Operation {
     }
 }
 
+/// What is about to happen, and to what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deed<'a> {
+    pub(crate) operation: Operation,
+    /// The object as it is, where there is one.
+    pub(crate) old: Option<&'a Value>,
+}
+
+impl<'a> Deed<'a> {
+    pub(crate) const CREATE: Self = Self { operation: Operation::Create, old: None };
+
+    pub(crate) fn update(old: &'a Value) -> Self {
+        Self { operation: Operation::Update, old: Some(old) }
+    }
+
+    pub(crate) fn delete(old: &'a Value) -> Self {
+        Self { operation: Operation::Delete, old: Some(old) }
+    }
+
+    /// The object that it is about: the new one, or the old where nothing is left.
+    pub(crate) fn subject<'b>(&self, object: &'b Value) -> &'b Value
+    where
+        'a: 'b,
+    {
+        if object.is_null() { self.old.unwrap_or(object) } else { object }
+    }
+}
+
 impl Kube {
     /// Lets those have their say who change objects.
-    pub(crate) fn admit(
-        &mut self,
-        call: &mut Call<'_>,
-        operation: Operation,
-        old: Option<&Value>,
-        object: &mut Value,
-    ) -> Result<(), Failure> {
-        if operation == Operation::Create {
+    pub(crate) fn admit(&mut self, call: &mut Call<'_>, deed: &Deed<'_>, object: &mut Value) -> Result<(), Failure> {
+        if deed.operation == Operation::Create {
             self.check_namespace(call, object)?;
         }
         let collection = call.resource.qualified();
-        if operation == Operation::Create && call.target.subresource.is_empty() {
+        if deed.operation == Operation::Create && call.target.subresource.is_empty() {
             match collection.as_str() {
                 "pods" => self.admit_pod(call, object)?,
                 "namespaces" => value::default(object, "spec.finalizers", json!(["kubernetes"])),
@@ -61,28 +83,21 @@ impl Kube {
                         push(object, "spec.taints", taint);
                     }
                 }
-                "jobs.batch" => self.admit_job(object),
                 _ => {}
             }
         }
-        self.call_mutating(call, operation, old, object)
+        self.call_mutating(call, deed, object)
     }
 
     /// Lets those have their say who only judge.
-    pub(crate) fn review(
-        &mut self,
-        call: &mut Call<'_>,
-        operation: Operation,
-        old: Option<&Value>,
-        object: &Value,
-    ) -> Result<(), Failure> {
-        if operation != Operation::Delete {
-            podsecurity::judge(self, call, operation, object)?;
+    pub(crate) fn review(&mut self, call: &mut Call<'_>, deed: &Deed<'_>, object: &Value) -> Result<(), Failure> {
+        if deed.operation != Operation::Delete {
+            podsecurity::judge(self, call, deed.operation, object)?;
         }
-        if operation == Operation::Create {
+        if deed.operation == Operation::Create {
             self.check_quota(call, object)?;
         }
-        self.call_validating(call, operation, old, object)
+        self.call_validating(call, deed, object)
     }
 
     /// Nothing is made in a namespace that is not there, or that ends.
@@ -237,7 +252,7 @@ impl Kube {
     }
 
     /// A job finds its pods by its own uid.
-    fn admit_job(&self, job: &mut Value) {
+    pub(crate) fn prepare_job(&self, job: &mut Value) {
         if value::is_true(job, "spec.manualSelector") {
             return;
         }

@@ -9,6 +9,7 @@ use super::kube::Kube;
 use super::read::Watch;
 use super::request::{Ask, Target};
 use super::status::Failure;
+use super::trial::Trial;
 use super::{table, value};
 
 /// An answer.
@@ -54,8 +55,17 @@ pub(crate) struct Call<'a> {
 }
 
 impl Kube {
-    /// Answers a request of somebody who is known.
-    pub(crate) fn handle(&mut self, ask: &Ask) -> Reply {
+    /// Tries to answer a request of somebody who is known. Nothing if somebody has to be asked first: what there is to ask is in
+    /// the trial.
+    pub(crate) fn attempt(&mut self, ask: &Ask, trial: &mut Trial) -> Option<Reply> {
+        trial.begin(self.now);
+        self.trial = Some(std::mem::take(trial));
+        let reply = self.handle(ask);
+        *trial = self.trial.take().unwrap_or_default();
+        trial.asks.is_empty().then_some(reply)
+    }
+
+    fn handle(&mut self, ask: &Ask) -> Reply {
         if let Err(failure) = self.authorize(ask) {
             return Reply::failure(&failure);
         }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::kube::{Due, Kube, Setup};
 use super::value;
-use super::webhooks::Webhook;
+use super::webhooks::certificate::ServingCertificate;
+use super::webhooks::served::Webhook;
 use super::workloads::PodFault;
 use super::workloads::nodes::Told;
 use crate::datacenter::Datacenter;
@@ -170,14 +170,22 @@ impl Datacenter {
         self.in_cluster(cluster, |kube| kube.set_fault(namespace, prefix, fault)).is_some()
     }
 
-    /// Serves admission webhooks inside of this process: at `namespace/service`, or at `https://host:port`. Nothing ends
-    /// what was served there.
-    pub fn serve_webhook(&self, cluster: &str, target: &str, webhook: Option<Arc<dyn Webhook>>) -> bool {
+    /// Serves admission webhooks inside of this process: behind a Service (`namespace/service`, as far as it has endpoints), or
+    /// at an address (`host:port`). Nothing ends what was served there.
+    pub fn serve_webhook(&self, cluster: &str, target: &str, webhook: Option<Webhook>) -> bool {
         let serve = |kube: &mut Kube| match webhook {
-            Some(webhook) => drop(kube.hooks.served.insert(target.to_owned(), webhook)),
-            None => drop(kube.hooks.served.remove(target)),
+            Some(webhook) => drop(kube.hooks.insert(target.to_owned(), webhook)),
+            None => drop(kube.hooks.remove(target)),
         };
         self.in_cluster(cluster, serve).is_some()
+    }
+
+    /// Makes an authority, and a certificate by it for these names (`webhook.space.svc`). Nothing if there is no such cluster, or a
+    /// name is none.
+    #[must_use]
+    pub fn issue_certificate(&self, cluster: &str, names: &[&str]) -> Option<ServingCertificate> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        self.in_cluster(cluster, |kube| kube.issue_certificate(&names).ok()).flatten()
     }
 
     /// Keeps a definition from ever being established, or lets it.
@@ -203,7 +211,7 @@ impl Datacenter {
             Some((name, groups)) => {
                 let mut groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
                 groups.push("system:authenticated".to_owned());
-                let user = super::request::User { name: name.to_owned(), groups, uid: String::new() };
+                let user = super::request::User { name: name.to_owned(), groups, ..Default::default() };
                 kube.tokens.insert(token.to_owned(), user);
             }
             None => drop(kube.tokens.remove(token)),

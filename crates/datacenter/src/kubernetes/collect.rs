@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::crd::{self, DEFINITIONS};
 use super::delete::{Options, Propagation};
-use super::kube::{CONTROLLER, CONTROLLER_STATUS, Key, Kube};
+use super::kube::{CONTROLLER, CONTROLLER_STATUS, Due, Key, Kube};
 use super::value;
+use super::workloads::AGAIN;
 
 /// Collections whose objects somebody always looks after.
 const LOOKED_AFTER: [&str; 10] = [
@@ -83,7 +84,9 @@ impl Kube {
     /// Deletes what lost its owners, and lets go what waited for its dependents.
     fn collect(&mut self, key: &Key) {
         let Some(object) = self.get(&key.0, &key.1, &key.2) else { return };
-        let Some(resource) = self.resource_of(&key.0) else { return };
+        if self.resource_of(&key.0).is_none() {
+            return;
+        }
         let owners = value::items(&object, "metadata.ownerReferences");
         let lives = |owner: &&Value| self.uids.contains_key(value::text(owner, "uid"));
         let is_waiting = |owner: &&Value| {
@@ -98,7 +101,10 @@ impl Kube {
             if solid == 0 {
                 let is_foreground = owners.iter().any(|owner| is_waiting(&owner));
                 let propagation = Some(if is_foreground { Propagation::Foreground } else { Propagation::Background });
-                self.end(&resource, &object, &Options { propagation, ..Options::default() });
+                let options = Options { propagation, ..Options::default() };
+                if self.dismiss_as("generic-garbage-collector", &object, &key.0, &options).is_err() {
+                    self.plan(AGAIN, Due::Look(key.clone()));
+                }
                 return;
             }
         }
@@ -185,15 +191,23 @@ impl Kube {
     /// Deletes all that is in a namespace, and says what keeps it.
     fn end_namespace(&mut self, name: &str) {
         let collections: Vec<Arc<str>> = self.store.collections().cloned().collect();
+        let mut refusals: Vec<String> = Vec::new();
         for collection in &collections {
-            let Some(resource) = self.resource_of(collection).filter(|resource| resource.is_namespaced) else {
+            if self.resource_of(collection).is_none_or(|resource| !resource.is_namespaced) {
                 continue;
-            };
+            }
             let objects: Vec<Arc<Value>> = self.store.all(collection, name).cloned().collect();
             for object in objects.iter().filter(|object| !value::is_deleting(object)) {
-                let propagation = Some(Propagation::Background);
-                self.end(&resource, object, &Options { propagation, ..Options::default() });
+                let options = Options { propagation: Some(Propagation::Background), ..Options::default() };
+                if let Err(failure) = self.dismiss_as("namespace-controller", object, collection, &options) {
+                    refusals.push(failure.message);
+                    // What is left of this kind waits as well.
+                    break;
+                }
             }
+        }
+        if !refusals.is_empty() {
+            self.plan(AGAIN, Due::Look((Arc::from("namespaces"), String::new(), name.to_owned())));
         }
         let mut left: Vec<(String, usize)> = Vec::new();
         let mut finalizers: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
@@ -234,11 +248,14 @@ impl Kube {
                 false,
                 ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
             );
-            say(
-                "NamespaceDeletionContentFailure",
-                false,
-                ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
-            );
+            if refusals.is_empty() {
+                let message = "All content successfully deleted, may be waiting on finalization";
+                say("NamespaceDeletionContentFailure", false, ("ContentDeleted", message));
+            } else {
+                let told = super::status::aggregate(&refusals);
+                let message = format!("Failed to delete all resource types, {} remaining: {told}", refusals.len());
+                say("NamespaceDeletionContentFailure", true, ("ContentDeletionFailed", &message));
+            }
             if content.is_empty() {
                 say("NamespaceContentRemaining", false, ("ContentRemoved", "All content successfully removed"));
             } else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::admission::Operation;
+use super::admission::Deed;
 use super::api::{Call, self_version};
 use super::kinds::Resource;
 use super::kube::{Due, Kube, stamp};
@@ -152,7 +152,7 @@ impl Kube {
         };
         options.check(&resource, &object)?;
         self.guard(call, &object)?;
-        self.review(call, Operation::Delete, Some(&object), &Value::Null)?;
+        self.review(call, &Deed::delete(&object), &Value::Null)?;
         if call.is_dry_run {
             return Ok((200, self.deleted(&resource, &object)));
         }
@@ -188,10 +188,13 @@ impl Kube {
             .filter(|object| choice.chooses(object))
             .cloned()
             .collect();
-        let mut items = Vec::new();
+        // Nothing ends before everybody has had a say about everything: who has to wait for an answer begins anew.
         for object in &found {
             self.guard(call, object)?;
-            self.review(call, Operation::Delete, Some(object), &Value::Null)?;
+            self.review(call, &Deed::delete(object), &Value::Null)?;
+        }
+        let mut items = Vec::new();
+        for object in &found {
             if !options.is_dry_run {
                 self.end(&resource, object, &options);
             }

@@ -12,6 +12,7 @@ use super::fields::managers::{Manager, Managers, bare};
 use super::fields::node::Node;
 use super::kinds::{self, Resource, Shape};
 use super::store::Store;
+use super::trial::Trial;
 use super::value;
 use super::webhooks::Hooks;
 use super::workloads::Workloads;
@@ -74,6 +75,8 @@ pub(crate) struct Kube {
     pub(crate) stuck_definitions: BTreeSet<String>,
     /// Tokens and who they are of.
     pub(crate) tokens: BTreeMap<String, super::request::User>,
+    /// The request that is being answered, where it can wait for an answer.
+    pub(crate) trial: Option<Trial>,
 }
 
 impl Kube {
@@ -85,7 +88,7 @@ impl Kube {
             chance: Chance::new(setup.seed),
             setup,
             customs: BTreeMap::new(),
-            hooks: Hooks::default(),
+            hooks: Hooks::new(),
             workloads: Workloads::default(),
             dependents: BTreeMap::new(),
             uids: BTreeMap::new(),
@@ -94,6 +97,7 @@ impl Kube {
             plans: Vec::new(),
             stuck_definitions: BTreeSet::new(),
             tokens: BTreeMap::new(),
+            trial: None,
         };
         kube.bootstrap();
         kube
@@ -130,17 +134,34 @@ impl Kube {
 
     /// This moment, as objects write it.
     pub(crate) fn stamp(&self) -> String {
-        stamp(self.calendar + self.now)
+        let now = self.trial.as_ref().map_or(self.now, |trial| trial.at);
+        stamp(self.calendar + now)
+    }
+
+    /// The next bytes of this purpose: those of the last try, where a request is tried again.
+    pub(crate) fn bytes(&mut self, purpose: &str) -> [u8; 32] {
+        let Self { chance, trial, .. } = self;
+        let mut draw = || chance.bytes(purpose);
+        match trial {
+            Some(trial) => trial.bytes(purpose, draw),
+            None => draw(),
+        }
+    }
+
+    /// The next number of this purpose.
+    pub(crate) fn number(&mut self, purpose: &str) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.bytes(purpose);
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
     pub(crate) fn new_uid(&mut self) -> String {
-        uuid(&self.chance.bytes("kubernetes uid"))
+        uuid(&self.bytes("kubernetes uid"))
     }
 
     /// Some letters and digits that names end with.
     pub(crate) fn suffix(&mut self, length: usize) -> String {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-        let bytes = self.chance.bytes("kubernetes suffix");
+        let bytes = self.bytes("kubernetes suffix");
         bytes.iter().take(length).map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
     }
 

@@ -247,12 +247,37 @@ pub(crate) fn json_patch(target: &Value, patch: &Value) -> Result<Value, Failure
         );
         return Err(Failure::new(413, "RequestEntityTooLarge", text));
     }
+    stepped(target, operations).map_err(|_| {
+        let text = "the server rejected our request due to an error in our request";
+        Failure { details: Some(json!({})), ..Failure::new(422, "Invalid", text) }
+    })
+}
+
+/// JSON patch by a webhook, whose author is told what is wrong with it.
+pub(crate) fn hooked(target: &Value, patch: &Value) -> Result<Value, String> {
+    let text = "json: cannot unmarshal object into Go value of type jsonpatch.Patch";
+    let operations = patch.as_array().ok_or_else(|| text.to_owned())?;
+    stepped(target, operations).map_err(|operation| {
+        let (word, path) = (value::text(operation, "op"), value::text(operation, "path"));
+        match word {
+            "test" => format!("testing value {path} failed: test failed"),
+            "add" | "move" | "copy" => {
+                format!("{word} operation does not apply: doc is missing path: {path:?}: missing value")
+            }
+            "remove" | "replace" => {
+                let what = if word == "remove" { "missing value" } else { "missing key" };
+                format!("{word} operation does not apply: doc is missing path: {path:?}: {what}")
+            }
+            other => format!("Unexpected kind: {other}"),
+        }
+    })
+}
+
+/// All steps of a patch; or the one that cannot be made.
+fn stepped<'a>(target: &Value, operations: &'a [Value]) -> Result<Value, &'a Value> {
     let mut object = target.clone();
     for operation in operations {
-        if step(&mut object, operation).is_none() {
-            let text = "the server rejected our request due to an error in our request";
-            return Err(Failure { details: Some(json!({})), ..Failure::new(422, "Invalid", text) });
-        }
+        step(&mut object, operation).ok_or(operation)?;
     }
     Ok(object)
 }
@@ -341,6 +366,6 @@ mod tests {
         ]);
         assert_eq!(json_patch(&object, &patch).unwrap(), json!({ "a": [0, 1, 2, 3], "x": 9, "y": 1 }));
         let failed = json_patch(&object, &json!([{ "op": "remove", "path": "/none" }])).unwrap_err();
-        assert_eq!((failed.code, failed.reason), (422, "Invalid"));
+        assert_eq!((failed.code, &*failed.reason), (422, "Invalid"));
     }
 }

@@ -1,6 +1,8 @@
 //! What is asked: the path and the query, taken apart.
 
-use serde_json::json;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
 
 use super::status::{Cause, Failure};
 
@@ -23,13 +25,30 @@ pub(crate) struct User {
     pub(crate) name: String,
     pub(crate) groups: Vec<String>,
     pub(crate) uid: String,
+    /// What else is known of him, by key.
+    pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
     /// Somebody who may do everything.
     pub(crate) fn master(name: &str) -> Self {
         let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
-        Self { name: name.to_owned(), groups, uid: String::new() }
+        Self { name: name.to_owned(), groups, ..Self::default() }
+    }
+
+    /// Who he is, as the server tells others.
+    pub(crate) fn info(&self) -> Value {
+        let mut info = json!({ "username": self.name });
+        for (key, is_there, value) in [
+            ("uid", !self.uid.is_empty(), json!(self.uid)),
+            ("groups", !self.groups.is_empty(), json!(self.groups)),
+            ("extra", !self.extra.is_empty(), json!(self.extra)),
+        ] {
+            if is_there {
+                info[key] = value;
+            }
+        }
+        info
     }
 
     pub(crate) fn is_in(&self, group: &str) -> bool {

@@ -102,7 +102,7 @@ impl Kube {
         let (first, count) = self.setup.services;
         let used = self.used_addresses();
         let purpose = if is_dry_run { "kubernetes dry service address" } else { "kubernetes service address" };
-        let from = self.chance.number(purpose);
+        let from = self.number(purpose);
         let addresses = (0..u64::from(count)).map(|step| {
             let offset = (from.wrapping_add(step) % u64::from(count.max(12)).saturating_sub(11).max(1)) + 11;
             Ipv4Addr::from(u32::from(first).wrapping_add(u32::try_from(offset).unwrap_or(11)))
@@ -142,7 +142,7 @@ impl Kube {
             used.extend(value::number(service, "spec.healthCheckNodePort"));
         }
         let span = NODE_PORTS.end() - NODE_PORTS.start() + 1;
-        let from = i64::try_from(self.chance.number("kubernetes node port") % 2_768).unwrap_or(0);
+        let from = i64::try_from(self.number("kubernetes node port") % 2_768).unwrap_or(0);
         (0..span)
             .map(|step| NODE_PORTS.start() + (from + step) % span)
             .find(|port| !used.contains(port))

@@ -1,5 +1,7 @@
 //! What is answered when something is refused: the Status object, in the words of the real server.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::kinds::Resource;
@@ -8,7 +10,7 @@ use super::kinds::Resource;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) code: u16,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
     pub(crate) message: String,
     pub(crate) details: Option<Value>,
 }
@@ -97,7 +99,7 @@ pub(crate) fn aggregate<T: AsRef<str>>(texts: &[T]) -> String {
 
 impl Failure {
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason: Cow::Borrowed(reason), message: message.into(), details: None }
     }
 
     fn about(mut self, resource: &Resource, name: &str) -> Self {

@@ -10,7 +10,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::admission::Deed;
 use super::api::Call;
+use super::delete::Options;
+use super::kinds::Resource;
 use super::kube::{CONTROLLER, Key, Kube};
 use super::request::{Ask, Target, User};
 use super::status::Failure;
@@ -25,6 +28,9 @@ pub(crate) mod pods;
 mod replicas;
 mod schedule;
 mod stateful;
+
+/// When a controller tries again what it was refused.
+pub(crate) const AGAIN: Duration = Duration::from_secs(5);
 
 /// What goes wrong with pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,30 +148,37 @@ impl Kube {
         mut object: Value,
     ) -> Result<Arc<Value>, Failure> {
         let Some(resource) = self.resource_of(collection) else { return Err(Failure::unknown_resource()) };
-        let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
-        let user = User {
-            name: format!("system:serviceaccount:kube-system:{controller}"),
-            groups: groups.map(str::to_owned).to_vec(),
-            uid: String::new(),
-        };
-        let ask = Ask { method: "POST".to_owned(), user_agent: CONTROLLER.name.to_owned(), user, ..Ask::default() };
-        let target = Target {
-            group: resource.group.clone(),
-            version: resource.version.clone(),
-            plural: resource.plural.clone(),
-            namespace: value::namespace(&object).to_owned(),
-            is_in_namespace: resource.is_namespaced,
-            ..Target::default()
-        };
         self.complete(&resource, &mut object);
-        let mut call = Call { ask: &ask, resource, target, is_dry_run: false, is_watch: false, warnings: Vec::new() };
+        let ask = asked_by(controller, "POST");
+        let mut call = call_of(&ask, resource, &object);
         self.finish_create(&mut call, object, None)
     }
 
-    /// Ends an object as a controller does.
+    /// Ends an object as a controller does: if those let it who are asked.
+    pub(crate) fn dismiss_as(
+        &mut self,
+        controller: &str,
+        object: &Arc<Value>,
+        collection: &str,
+        options: &Options,
+    ) -> Result<(), Failure> {
+        let Some(resource) = self.resource_of(collection) else { return Ok(()) };
+        let ask = asked_by(controller, "DELETE");
+        let mut call = call_of(&ask, resource.clone(), object);
+        self.review(&mut call, &Deed::delete(object), &Value::Null)?;
+        self.end(&resource, object, options);
+        Ok(())
+    }
+
+    /// Ends a pod or what stands between it and its owner.
     pub(crate) fn dismiss(&mut self, collection: &str, object: &Arc<Value>) {
-        if let Some(resource) = self.resource_of(collection).filter(|_| !value::is_deleting(object)) {
-            self.end(&resource, object, &super::delete::Options::default());
+        if value::is_deleting(object) {
+            return;
+        }
+        if self.dismiss_as("replicaset-controller", object, collection, &Options::default()).is_err() {
+            // Who refuses now is asked again.
+            let key: Key = (Arc::from(collection), value::namespace(object).to_owned(), value::name(object).to_owned());
+            self.plan(AGAIN, super::kube::Due::Look(key));
         }
     }
 
@@ -221,6 +234,29 @@ impl Kube {
             self.note(key);
         }
     }
+}
+
+/// A request as a controller makes it.
+fn asked_by(controller: &str, method: &str) -> Ask {
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
+    let user = User {
+        name: format!("system:serviceaccount:kube-system:{controller}"),
+        groups: groups.map(str::to_owned).to_vec(),
+        ..User::default()
+    };
+    Ask { method: method.to_owned(), user_agent: CONTROLLER.name.to_owned(), user, ..Ask::default() }
+}
+
+fn call_of<'a>(ask: &'a Ask, resource: Arc<Resource>, object: &Value) -> Call<'a> {
+    let target = Target {
+        group: resource.group.clone(),
+        version: resource.version.clone(),
+        plural: resource.plural.clone(),
+        namespace: value::namespace(object).to_owned(),
+        is_in_namespace: resource.is_namespaced,
+        ..Target::default()
+    };
+    Call { ask, resource, target, is_dry_run: false, is_watch: false, warnings: Vec::new() }
 }
 
 /// Letters that tell one template from another.

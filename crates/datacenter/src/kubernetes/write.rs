@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::admission::Operation;
+use super::admission::Deed;
 use super::api::Call;
 use super::body::{self, Body};
 use super::fields::managers::{Manager, Managers, bare};
@@ -21,6 +21,17 @@ const OBJECT_LIMIT: usize = 1_536 << 10;
 
 /// The most bytes of a message to etcd.
 const MESSAGE_LIMIT: usize = 2 << 20;
+
+/// What only the server gives to a new object.
+const NEVER_GIVEN: [&str; 7] = [
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "resourceVersion",
+    "generation",
+    "selfLink",
+];
 
 /// Fields that a way of writing does not reach.
 pub(crate) fn ignored(resource: &Resource, subresource: &str) -> &'static [&'static [&'static str]] {
@@ -232,17 +243,13 @@ impl Kube {
         managers: Option<Managers>,
     ) -> Result<Arc<Value>, Failure> {
         let resource = call.resource.clone();
-        let name = value::name(&object).to_owned();
-        if name.is_empty() && !value::text(&object, "metadata.generateName").is_empty() {
-            let prefix: String = value::text(&object, "metadata.generateName").chars().take(58).collect();
-            let name = format!("{prefix}{}", self.suffix(5));
-            value::set(&mut object, "metadata.name", name);
-        }
         if resource.has("status") || resource.is("jobs.batch") {
             value::remove(&mut object, "status");
             self.complete(&resource, &mut object);
         }
-        self.label_new(&resource, &mut object);
+        for key in NEVER_GIVEN {
+            value::remove(&mut object, &format!("metadata.{key}"));
+        }
         let node = Node::root(&resource);
         let managers = match managers {
             Some(managers) => managers,
@@ -259,17 +266,23 @@ impl Kube {
                 managers
             }
         };
-        self.admit(call, Operation::Create, None, &mut object)?;
+        managers.write(&mut object);
+        self.admit(call, &Deed::CREATE, &mut object)?;
+        self.name_new(&mut object);
+        self.label_new(&resource, &mut object);
+        if resource.is("jobs.batch") {
+            self.prepare_job(&mut object);
+        }
         self.allocate(&mut object, None, &resource, call.is_dry_run)?;
         let causes = validate::create(&resource, &object);
         if !causes.is_empty() {
             return Err(Failure::invalid(&resource, value::name(&object), &causes));
         }
-        self.review(call, Operation::Create, None, &object)?;
+        managers.write(&mut object);
+        self.review(call, &Deed::CREATE, &object)?;
         if resource.is(super::crd::DEFINITIONS) {
             call.warnings.extend(super::crd::unknown_formats(&object));
         }
-        managers.write(&mut object);
         let (namespace, name) = (value::namespace(&object).to_owned(), value::name(&object).to_owned());
         if let Some(known) = self.store.get(&resource.qualified(), &namespace, &name) {
             let mut failure = Failure::already_exists(&resource, &name);
@@ -283,6 +296,16 @@ impl Kube {
             return Ok(Arc::new(object));
         }
         Ok(self.put(&resource.qualified(), object))
+    }
+
+    /// Gives a name to an object that only has the beginning of one.
+    fn name_new(&mut self, object: &mut Value) {
+        let prefix = value::text(object, "metadata.generateName");
+        if value::name(object).is_empty() && !prefix.is_empty() {
+            let prefix: String = prefix.chars().take(58).collect();
+            let name = format!("{prefix}{}", self.suffix(5));
+            value::set(object, "metadata.name", name);
+        }
     }
 
     /// `PUT`: replaces an object.
@@ -383,7 +406,8 @@ impl Kube {
                 managers
             }
         };
-        self.admit(call, Operation::Update, Some(old), &mut new)?;
+        managers.write(&mut new);
+        self.admit(call, &Deed::update(old), &mut new)?;
         self.allocate(&mut new, Some(old), &resource, call.is_dry_run)?;
         if subresource.is_empty() || subresource == "scale" {
             self.raise_generation(&resource, old, &mut new);
@@ -400,12 +424,12 @@ impl Kube {
         if !causes.is_empty() {
             return Err(Failure::invalid(&resource, &name, &causes));
         }
-        self.review(call, Operation::Update, Some(old), &new)?;
+        managers.write(&mut new);
+        self.review(call, &Deed::update(old), &new)?;
         let known = Managers::read(old).unwrap_or_default();
         if bare(&new) == bare(old) && known.is_alike(&managers) && !is_reset {
             return Ok(old.clone());
         }
-        managers.write(&mut new);
         check_size(&new)?;
         if call.is_dry_run {
             return Ok(Arc::new(new));

@@ -42,7 +42,7 @@ fn failed(error: &dyn std::fmt::Display) -> String {
 }
 
 /// The Ed25519 key of a seed, as PKCS#8.
-fn ed25519(seed: &[u8; 32]) -> Result<KeyPair, String> {
+pub(crate) fn ed25519(seed: &[u8; 32]) -> Result<KeyPair, String> {
     const HEAD: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
     let der: Vec<u8> = HEAD.iter().chain(seed).copied().collect();
     let der = PrivatePkcs8KeyDer::from(der);

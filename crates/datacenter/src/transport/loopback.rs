@@ -14,6 +14,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::connection;
 use crate::datacenter::Datacenter;
+use crate::kubernetes::webhooks::reach::Loopback;
 use crate::talos::tls;
 
 /// Why nothing listens.
@@ -66,6 +67,7 @@ impl Datacenter {
         let (end, ended) = watch::channel(false);
         // Whatever time the datacenter has, the certificates that clients judge are of real time.
         self.follow_calendar(Arc::new(SystemClock::new()));
+        self.reach_outside(Arc::new(Loopback));
         tokio::spawn(tls::supervise(self.clone(), ended.clone()));
         tokio::spawn(listen(self.clone(), Behind::Proxmox(host), listener, acceptor, ended));
         Ok(Serving { address, fingerprint, end })

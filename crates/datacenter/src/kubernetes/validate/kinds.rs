@@ -300,6 +300,23 @@ fn webhooks(object: &Value, causes: &mut Vec<Cause>) {
         if has("url") == has("service") {
             causes.push(Cause::required(&format!("{place}.clientConfig"), "exactly one of url or service is required"));
         }
+        if let Some(url) = value::at(hook, "clientConfig.url").and_then(Value::as_str) {
+            let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+            let form = "; desired format: https://host[/path]";
+            let mut wrong = |given: &str, why: &str| {
+                causes.push(Cause::invalid(
+                    &format!("{place}.clientConfig.url"),
+                    &json!(given),
+                    &format!("{why}{form}"),
+                ));
+            };
+            if scheme != "https" {
+                wrong(scheme, "'https' is the only allowed URL scheme");
+            }
+            if rest.split('/').next().is_none_or(str::is_empty) {
+                wrong("", "host must be specified");
+            }
+        }
         if value::items(hook, "admissionReviewVersions").is_empty() {
             causes
                 .push(Cause::required(&format!("{place}.admissionReviewVersions"), "must specify one of v1, v1beta1"));
