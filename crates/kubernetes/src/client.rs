@@ -152,14 +152,16 @@ impl Api {
         let endpoint = Endpoint::parse(&address).map_err(|error| unfit(&error))?;
         let trust = Trust::Only(access.authority.clone());
         let http = Client::new(endpoint, &trust, dial, clock.clone()).map_err(|error| unfit(&error))?;
-        let identity = Identity::from_pem(&access.certificate, access.key.expose()).map_err(|error| unfit(&error))?;
-        let http = http.with_identity(&identity).map_err(|error| unfit(&error))?;
-        let http = http.with_deadline(DEADLINE).with_limit(LIMIT).with_idle_connections(CONCURRENCY);
+        let mut http = http.with_deadline(DEADLINE).with_limit(LIMIT).with_idle_connections(CONCURRENCY);
         let mut headers = HeaderMap::new();
         if access.is_plain {
             let inside: String = access.certificate.lines().filter(|line| !line.starts_with("-----")).collect();
             let value = HeaderValue::from_str(&inside).map_err(|error| unfit(&error))?;
             headers.insert(HeaderName::from_static(CERTIFICATE), value);
+        } else {
+            let identity =
+                Identity::from_pem(&access.certificate, access.key.expose()).map_err(|error| unfit(&error))?;
+            http = http.with_identity(&identity).map_err(|error| unfit(&error))?;
         }
         Ok(Self { http, headers, clock, served: Mutex::default() })
     }

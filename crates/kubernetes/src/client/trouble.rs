@@ -152,7 +152,10 @@ impl Trouble {
             410 => Class::RefusedBeforeEffect,
             429 | 503 => Class::RetryableAfter(after),
             500 if self.is_deaf_webhook() => Class::RetryableAfter(after),
-            500 if self.says("request is too large") => Class::Final,
+            // The API has no better number for a field that no schema knows, or for what its store cannot hold.
+            500 if self.says("failed to create typed patch object") || self.says("request is too large") => {
+                Class::Final
+            }
             code if code >= 500 => Class::EffectUnknown,
             _ => Class::Final,
         }
@@ -204,6 +207,7 @@ impl Trouble {
             }
             403 if !self.is_denial() => "kubectl auth whoami; kubectl auth can-i --list".to_owned(),
             404 | 0 => "kubectl get --raw /readyz?verbose".to_owned(),
+            500 if self.class() == Class::Final => format!("kubectl explain {}", key.kind.to_lowercase()),
             500 if self.is_deaf_webhook() => {
                 "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations; kubectl get endpointslices --all-namespaces".to_owned()
             }
@@ -279,6 +283,9 @@ mod tests {
         let ending =
             json!({"reason": "Forbidden", "message": "m", "details": {"causes": [{"reason": "NamespaceTerminating"}]}});
         assert_eq!(trouble(403, &ending).class(), Class::RetryableAfter(None));
+        let unknown =
+            "failed to create typed patch object (n/a; /v1, Kind=ConfigMap): .dota: field not declared in schema";
+        assert_eq!(trouble(500, &json!({"message": unknown})).class(), Class::Final);
         assert_eq!(trouble(500, &json!({"message": "etcdserver: request is too large"})).class(), Class::Final);
         assert_eq!(Trouble::from(Failure::Untrusted("x".to_owned())).class(), Class::Final);
         assert_eq!(Trouble::from(Failure::NotSent("x".to_owned())).class(), Class::RefusedBeforeEffect);

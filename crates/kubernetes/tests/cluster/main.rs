@@ -1,0 +1,20 @@
+//! Castle's client and steps on a cluster of the embedded datacenter, in virtual time.
+
+#[allow(dead_code, reason = "shared with the tests of nodes, which use more of it")]
+#[path = "../../../datacenter/tests/talos/castle.rs"]
+mod castle;
+#[allow(dead_code, reason = "shared with the tests of the hypervisor, which use more of it")]
+#[path = "../../../datacenter/tests/behaviour/site.rs"]
+mod site;
+#[allow(dead_code, reason = "shared with the tests of nodes, which use more of it")]
+#[path = "../../../datacenter/tests/talos/wire.rs"]
+mod wire;
+
+mod apply;
+mod bad_days;
+mod gates;
+mod mirror;
+mod ownership;
+mod prune;
+mod race;
+mod room;
