@@ -151,6 +151,7 @@ impl Line {
             return self.lost().await;
         }
         let reply = match (&fate, read) {
+            (Fate::Refused(8, text), _) => Reply::failure(&Failure::new(429, "TooManyRequests", text.clone())),
             (Fate::Refused(_, text), _) => Reply::failure(&Failure::new(503, "ServiceUnavailable", text.clone())),
             (_, Err(_)) => {
                 let text = format!("Request entity too large: limit is {}", write::REQUEST_LIMIT);
@@ -184,7 +185,7 @@ impl Line {
             vmid: self.vmid,
             address,
             method: format!("{} {}", ask.method, ask.path),
-            is_change: !["GET", "HEAD"].contains(&ask.method.as_str()),
+            is_change: !["GET", "HEAD"].contains(&ask.method.as_str()) && ask.query.get("dryRun").is_none(),
         };
         let witnesses = self.datacenter.witnesses();
         let mut fates = witnesses.iter().map(|witness| witness.call(&called));

@@ -25,7 +25,7 @@ use serde_json::Value;
 use crate::castle;
 use crate::wire::Nodes;
 
-/// Everything that was asked of the API, and what is to become of some of it.
+/// Everything that was asked of the API (`TRY` before what was only tried), and what is to become of some of it.
 #[derive(Default)]
 pub(crate) struct Seen {
     asked: Mutex<Vec<String>>,
@@ -38,7 +38,8 @@ impl Witness for Seen {
     }
 
     fn call(&self, called: &Called) -> Fate {
-        self.asked.lock().unwrap().push(called.method.clone());
+        let tried = if called.is_change || called.method.starts_with("GET") { "" } else { "TRY " };
+        self.asked.lock().unwrap().push(format!("{tried}{}", called.method));
         let mut fates = self.fates.lock().unwrap();
         match fates.iter().position(|(word, _)| called.method.contains(word)) {
             Some(index) => fates.remove(index).1,
@@ -100,7 +101,7 @@ pub(crate) fn object(value: Value) -> Object {
 }
 
 impl Room {
-    fn access(&self) -> Access {
+    pub(crate) fn access(&self) -> Access {
         access(&self.nodes)
     }
 
