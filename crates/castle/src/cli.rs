@@ -59,6 +59,7 @@ pub(crate) enum Command {
     Wipe(commands::wipe::WipeArgs),
     Kubeconfig(commands::kubeconfig::KubeconfigArgs),
     Talosconfig(commands::talosconfig::TalosconfigArgs),
+    Owners(commands::owners::OwnersArgs),
     Datacenter(commands::datacenter::DatacenterArgs),
     State(commands::state::StateArgs),
     Lock(commands::lock::LockArgs),

@@ -11,6 +11,7 @@ pub(crate) mod kubeconfig;
 pub(crate) mod lock;
 pub(crate) mod man;
 pub(crate) mod new;
+pub(crate) mod owners;
 pub(crate) mod plan;
 pub(crate) mod schema;
 pub(crate) mod secrets;

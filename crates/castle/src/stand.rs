@@ -28,7 +28,7 @@ use crate::output::{Exit, Printer};
 const UNBORN: &str = "unborn";
 
 /// How long it may take to reach a node.
-const REACHING: Duration = Duration::from_secs(3);
+pub(crate) const REACHING: Duration = Duration::from_secs(3);
 
 /// Whoever only looks does not wait for nodes that do not answer.
 pub(crate) const LOOKING: Duration = Duration::ZERO;

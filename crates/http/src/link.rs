@@ -10,11 +10,11 @@ use std::time::Duration;
 use castle_seams::ByteStream;
 use futures_util::future::{Either, select};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::header::HeaderMap;
-use hyper::{Request, StatusCode};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::ext::ReasonPhrase;
+use hyper::header::HeaderMap;
+use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 
 use crate::message::{Answer, Failure};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use castle_http::header::{HeaderMap, HeaderName, HeaderValue};
-use castle_http::{Ask, Client, Endpoint, Identity, Method, Trust};
+use castle_http::{Ask, Bytes, Client, Endpoint, Identity, Method, Trust};
 use castle_seams::{Clock, Dial};
 use castle_secrets::Secret;
 use futures_util::stream::{self, StreamExt};
@@ -172,13 +172,22 @@ impl Api {
         &*self.clock
     }
 
-    /// What is behind a path, as it is told.
+    /// Allows each request this time, and not the usual minute.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { http: self.http.with_deadline(deadline), ..self }
+    }
+
+    /// What a path answers, whatever it is: a status and a body.
     ///
     /// # Errors
     ///
-    /// [`Trouble`] if there is no good answer.
-    pub async fn raw(&self, path: &str) -> Result<Value, Trouble> {
-        self.told(Ask::new(Method::GET, path)).await
+    /// [`Trouble::Unanswered`] if there is no answer.
+    pub async fn raw(&self, path: &str) -> Result<(u16, Bytes), Trouble> {
+        let mut ask = Ask::new(Method::GET, path);
+        ask.headers.extend(self.headers.clone());
+        let answer = self.http.ask(&ask).await?;
+        Ok((answer.status.as_u16(), answer.body))
     }
 
     /// The object of this name, if there is one.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{GraphBuilder, Handle, Place, StepId};
+use castle_kubernetes::client::Access;
 use castle_spec::model::Cni;
 use castle_spec::{Castle, Node, Role};
 use castle_talos::model::bundle::Bundle;
@@ -31,6 +32,12 @@ pub fn api_address(castle: &Castle, nodes: &[Node]) -> String {
     let first = nodes.iter().find(|node| node.role == Role::ControlPlane).map(|node| node.address.value);
     let address = castle.network.vip.as_ref().map(|vip| vip.value).or(first);
     address.map_or_else(String::new, url)
+}
+
+/// How castle reaches the Kubernetes API of a castle, with these keys.
+#[must_use]
+pub fn access(castle: &Castle, nodes: &[Node], keys: &Keys, is_plain: bool) -> Access {
+    gates::access(api_address(castle, nodes), keys, is_plain)
 }
 
 fn url(address: IpAddr) -> String {

@@ -58,6 +58,7 @@ fn completions_and_manual_pages_know_the_verbs() {
         "-lock",
         "-man",
         "-new",
+        "-owners",
         "-plan",
         "-schema",
         "-secrets",

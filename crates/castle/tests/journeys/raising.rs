@@ -217,6 +217,28 @@ fn client_files_are_issued_from_the_sealed_bundle() {
 }
 
 #[test]
+fn owners_are_told_of_everything_and_of_one_object() {
+    let mut room = Room::new(400);
+    let early = room.castle(&["owners"]);
+    assert!(early.code == Some(1) && early.stderr.contains("was never raised"), "{}", early.transcript());
+    assert_eq!(room.castle(&["up"]).code, Some(0));
+    let all = room.castle(&["owners"]);
+    assert!(all.stdout.contains("No object has two owners."), "{}", all.transcript());
+    let one = room.castle(&["owners", "deployment/coredns"]);
+    insta::assert_snapshot!("owners", one.transcript());
+    let json = room.castle(&["owners", ".", "deploy/coredns", "--namespace", "kube-system", "--json"]);
+    assert_eq!(json.result()["objects"][0]["object"], "Deployment kube-system/coredns", "{}", json.transcript());
+    assert_eq!(room.castle(&["owners", "deploy/nowhere"]).code, Some(1));
+    assert_eq!(room.castle(&["owners", "nonsense/coredns"]).code, Some(4));
+    assert_eq!(room.castle(&["owners", ".", "coredns"]).code, Some(4));
+    // A dead API is told as such.
+    room.datacenter.kill().unwrap();
+    room.datacenter.wait().unwrap();
+    let dead = room.castle(&["owners"]);
+    assert!(dead.code == Some(1) && dead.stderr.contains("castle status"), "{}", dead.transcript());
+}
+
+#[test]
 fn wiping_takes_what_is_marked_and_the_rest_only_by_name() {
     let room = Room::new(400);
     // Two guests of somebody else are within the range of this one.

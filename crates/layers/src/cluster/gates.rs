@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Closed, Fault, Gate, Verdict};
-use castle_http::header::{HeaderName, HeaderValue};
-use castle_http::{Ask, Client, Endpoint, Failure, Identity, Method, Trust};
+use castle_kubernetes::client::{Access, Api as Kubernetes};
 use castle_seams::BoxFuture;
 use castle_talos::steps::{Keys, Quorum, Wire};
 use serde_json::Value;
@@ -17,8 +16,6 @@ use serde_json::Value;
 pub(super) use shared::SharedApi;
 pub(super) use volumes::VolumeReady;
 
-/// The longest answer to what is asked here: the list of a thousand nodes.
-const LIMIT: usize = 32 << 20;
 /// What one question may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -37,25 +34,11 @@ impl Site {
             evidence,
             next: "talosctl health; kubectl get --raw /readyz?verbose".to_owned(),
         };
-        let address =
-            if self.wire.is_plain { self.address.replace("https://", "http://") } else { self.address.clone() };
-        let endpoint = Endpoint::parse(&address).map_err(|error| closed(error.to_string()))?;
-        let trust = Trust::Only(keys.bundle.kubernetes.certificate.clone());
-        let client = Client::new(endpoint, &trust, self.wire.dial.clone(), self.wire.clock.clone());
-        let client = client.map_err(|error| closed(error.to_string()))?.with_deadline(DEADLINE).with_limit(LIMIT);
-        let admin = &keys.kubernetes;
-        let identity =
-            Identity::from_pem(&admin.certificate, admin.key.expose()).map_err(|error| closed(error.to_string()))?;
-        let client = client.with_identity(&identity).map_err(|error| closed(error.to_string()))?;
-        let mut ask = Ask::new(Method::GET, path);
-        if let (true, Some(certificate)) = (self.wire.is_plain, header_of(&admin.certificate)) {
-            ask.headers.insert(HeaderName::from_static(CERTIFICATE), certificate);
-        }
-        match client.ask(&ask).await {
-            Ok(answer) => Ok((answer.status.as_u16(), answer.body.to_vec())),
-            Err(Failure::NotSent(why) | Failure::Untrusted(why) | Failure::Lost(why)) => Err(closed(why)),
-            Err(failure @ Failure::TooLarge) => Err(closed(failure.to_string())),
-        }
+        let access = access(self.address.clone(), keys, self.wire.is_plain);
+        let api = Kubernetes::new(&access, self.wire.dial.clone(), self.wire.clock.clone());
+        let api = api.map_err(|error| closed(error.to_string()))?.with_deadline(DEADLINE);
+        let (status, body) = api.raw(path).await.map_err(|trouble| closed(trouble.to_string()))?;
+        Ok((status, body.to_vec()))
     }
 
     /// What the API says about an object, or why it does not.
@@ -70,13 +53,15 @@ impl Site {
     }
 }
 
-/// Under this name an API in memory is told the certificate, as base64, where there is no TLS to say it.
-const CERTIFICATE: &str = "castle-client-certificate";
-
-/// The inside of a PEM.
-fn header_of(pem: &str) -> Option<HeaderValue> {
-    let inside: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
-    HeaderValue::from_str(&inside).ok()
+/// How castle reaches the API of its own cluster.
+pub(super) fn access(address: String, keys: &Keys, is_plain: bool) -> Access {
+    Access {
+        address,
+        authority: keys.bundle.kubernetes.certificate.clone(),
+        certificate: keys.kubernetes.certificate.clone(),
+        key: keys.kubernetes.key.clone(),
+        is_plain,
+    }
 }
 
 fn verdict<T>(checked: Result<T, Closed>) -> Result<Verdict<T>, Fault> {

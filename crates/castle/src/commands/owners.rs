@@ -1,0 +1,190 @@
+//! `castle owners`: whose the objects of the cluster are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use castle_kubernetes::client::{Api, Resource};
+use castle_kubernetes::model::Ownership;
+use castle_kubernetes::steps::survey;
+use castle_layers::cluster::access;
+use castle_seams::{SystemKeyMint, TcpDial};
+use castle_talos::steps::Keys;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::issuing::{bundle, doors};
+use crate::keeping::{Doors, Kept};
+use crate::output::{Exit, Printer, table};
+use crate::stand::{REACHING, Trouble};
+
+/// The owner of what controllers make: nobody decides what that should be.
+const NOBODY: &str = "nobody (made by controllers)";
+/// So many fields are named, of those that two owners want.
+const NAMED: usize = 3;
+
+/// Show who owns the objects of the cluster: castle, Flux, Helm, Talos, or a person
+///
+/// Known by labels, by inventories, and by who manages which fields. An object with two owners is one that two will fight over.
+#[derive(Debug, Args)]
+pub(crate) struct OwnersArgs {
+    /// A castle.yaml, or the folder it is in
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// One object, in full: `deployment/coredns`, `ipaddresspools.metallb.io/first`
+    #[arg(value_name = "KIND/NAME")]
+    object: Option<String>,
+    /// Only objects in this namespace
+    #[arg(long, short)]
+    namespace: Option<String>,
+}
+
+impl OwnersArgs {
+    /// What was meant: an object alone may be named, without a path before it.
+    fn meant(&self, is_there: impl Fn(&Path) -> bool) -> (PathBuf, Option<(String, String)>) {
+        let split = |text: &str| text.split_once('/').map(|(kind, name)| (kind.to_owned(), name.to_owned()));
+        match (&self.object, self.path.to_str().and_then(split)) {
+            (None, Some(object)) if !is_there(&self.path) => (PathBuf::from("."), Some(object)),
+            (None, _) => (self.path.clone(), None),
+            (Some(object), _) => (self.path.clone(), Some(split(object).unwrap_or((object.clone(), String::new())))),
+        }
+    }
+}
+
+pub(crate) async fn owners(args: &OwnersArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let outside = Doors::system();
+    let (path, object) = args.meant(|path| outside.disk.metadata(path).is_ok());
+    if object.as_ref().is_some_and(|(_, name)| name.is_empty()) {
+        return Err(Trouble::Invalid("name an object as KIND/NAME: deployment/coredns".to_owned()));
+    }
+    let kept = Kept::open(outside, &path).map_err(Trouble::Invalid)?;
+    let api = connect(&kept).await?;
+    let served = api.discover().await.map_err(|trouble| unreached(&kept, &trouble))?;
+    let is_in = |ownership: &Ownership| args.namespace.as_ref().is_none_or(|own| *own == ownership.key.namespace);
+    match object {
+        None => {
+            let resources: Vec<Resource> = served.resources().cloned().collect();
+            let found = survey(&api, &resources).await?;
+            Ok(all(&kept, found.iter().filter(|ownership| is_in(ownership)), printer))
+        }
+        Some((kind, name)) => {
+            let Some(resource) = served.called(&kind) else {
+                return Err(Trouble::Invalid(format!("the cluster serves no kind {kind}: kubectl api-resources")));
+            };
+            let found = survey(&api, std::slice::from_ref(resource)).await?;
+            let found: Vec<&Ownership> =
+                found.iter().filter(|ownership| ownership.key.name == name && is_in(ownership)).collect();
+            if found.is_empty() {
+                let within = args.namespace.as_ref().map_or_else(String::new, |space| format!(" in {space}"));
+                return Err(Trouble::Failed(format!("there is no {} {name}{within}", resource.kind.kind)));
+            }
+            Ok(one(&kept, &found, printer))
+        }
+    }
+}
+
+/// Castle's client of the castle's API.
+async fn connect(kept: &Kept) -> Result<Api, Trouble> {
+    let mint = SystemKeyMint;
+    let keys = Keys::issue(bundle(kept).await?, doors(kept, &mint)).await?;
+    let access = access(&kept.castle, &kept.nodes, &keys, false);
+    let dial = Arc::new(TcpDial { timeout: REACHING });
+    Api::new(&access, dial, kept.doors.clock.clone()).map_err(|error| Trouble::Failed(error.to_string()))
+}
+
+fn unreached(kept: &Kept, trouble: &dyn std::fmt::Display) -> Trouble {
+    Trouble::Failed(format!("the API of {} does not answer: {trouble}\n  next: castle status", kept.name()))
+}
+
+fn names(ownership: &Ownership) -> Vec<String> {
+    ownership.claims.iter().map(|claim| claim.owner.to_string()).collect()
+}
+
+/// Everything, in short.
+fn all<'a>(kept: &Kept, found: impl Iterator<Item = &'a Ownership>, printer: &mut Printer) -> Exit {
+    let mut owners: BTreeMap<String, (usize, BTreeSet<&str>)> = BTreeMap::new();
+    let mut contested = Vec::new();
+    for ownership in found {
+        let whose = if ownership.claims.is_empty() { vec![NOBODY.to_owned()] } else { names(ownership) };
+        for owner in whose {
+            let (count, kinds) = owners.entry(owner).or_default();
+            *count += 1;
+            kinds.insert(&ownership.key.kind);
+        }
+        if ownership.is_contested() {
+            contested.push(ownership);
+        }
+    }
+    let mut rows = vec![["owner", "objects", "kinds"].map(str::to_owned)];
+    let kinds = |kinds: &BTreeSet<&str>| match kinds.len() {
+        0..=4 => kinds.iter().copied().collect::<Vec<_>>().join(", "),
+        more => format!("{more} kinds"),
+    };
+    rows.extend(owners.iter().map(|(owner, (count, of))| [owner.clone(), count.to_string(), kinds(of)]));
+    printer.say(&table(&rows));
+    if contested.is_empty() {
+        printer.say("\nNo object has two owners.");
+    } else {
+        printer.say(&format!("\n{} with two owners, who may undo what the other does:", count(contested.len())));
+        for ownership in &contested {
+            printer.say(&format!("  {}: {}{}", ownership.key, names(ownership).join(" and "), both(ownership)));
+        }
+    }
+    printer.result(&json!({
+        "verb": "owners", "castle": kept.castle.castle.as_str(), "result": "shown",
+        "owners": owners.iter().map(|(owner, (count, _))| json!({"owner": owner, "objects": count})).collect::<Vec<_>>(),
+        "contested": contested.iter().map(|ownership| told(ownership)).collect::<Vec<_>>(),
+    }));
+    Exit::Done
+}
+
+fn count(number: usize) -> String {
+    if number == 1 { "One object".to_owned() } else { format!("{number} objects") }
+}
+
+/// What more than one owner wants.
+fn both(ownership: &Ownership) -> String {
+    let fields: Vec<&str> = ownership.shared.iter().take(NAMED).map(String::as_str).collect();
+    match ownership.shared.len().saturating_sub(NAMED) {
+        _ if fields.is_empty() => String::new(),
+        0 => format!("; both want {}", fields.join(", ")),
+        more => format!("; both want {} and {more} more fields", fields.join(", ")),
+    }
+}
+
+/// One name, in full.
+fn one(kept: &Kept, found: &[&Ownership], printer: &mut Printer) -> Exit {
+    for ownership in found {
+        printer.say(&ownership.key.to_string());
+        if ownership.claims.is_empty() {
+            printer.say(&format!("  {NOBODY}"));
+        }
+        for claim in &ownership.claims {
+            let evidence: Vec<&str> = claim.evidence.iter().map(String::as_str).collect();
+            printer.say(&format!("  {}, by {}", claim.owner, evidence.join(", ")));
+            for field in &claim.fields {
+                let shared = if ownership.shared.contains(field) { "  (another wants it too)" } else { "" };
+                printer.say(&format!("    {field}{shared}"));
+            }
+        }
+        if ownership.is_contested() {
+            printer.say("  It has two owners, who may undo what the other does.");
+        }
+    }
+    printer.result(&json!({
+        "verb": "owners", "castle": kept.castle.castle.as_str(), "result": "shown",
+        "objects": found.iter().map(|ownership| told(ownership)).collect::<Vec<_>>(),
+    }));
+    Exit::Done
+}
+
+fn told(ownership: &Ownership) -> Value {
+    let claims = ownership
+        .claims
+        .iter()
+        .map(|claim| json!({"owner": claim.owner.to_string(), "evidence": claim.evidence, "fields": claim.fields}));
+    json!({
+        "object": ownership.key.to_string(), "group": ownership.key.group, "contested": ownership.is_contested(),
+        "claims": claims.collect::<Vec<_>>(), "shared": ownership.shared,
+    })
+}
