@@ -11,8 +11,11 @@ use castle_secrets::Secret;
 use castle_secrets::sops::{Config, Format, KeyPath, Keyring, Opened, Policy, Sealed, Surroundings};
 use castle_seams::{SystemDisk, SystemEntropy};
 
-/// One for the whole run.
-static IDENTITY: LazyLock<Secret> = LazyLock::new(|| Secret::from(castle_engine::Seal::mint_identity()));
+/// One for the whole run: that which seeds were encrypted for, or a new one.
+static IDENTITY: LazyLock<Secret> = LazyLock::new(|| match std::env::var("SOPS_AGE_KEY") {
+    Ok(given) => Secret::from(given),
+    Err(_) => Secret::from(castle_engine::Seal::mint_identity()),
+});
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let around = Surroundings {
@@ -26,7 +29,13 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for format in [Format::Yaml, Format::Json, Format::Dotenv, Format::Binary] {
         if let Ok(sealed) = Sealed::read("fuzzed", format, bytes) {
             assert!(!sealed.recipients().is_empty());
-            let _ = sealed.open(&mut keyring);
+            let opened = sealed.open(&mut keyring).ok();
+            // What can be shown can be written again, and is the same.
+            if let Some((mut opened, clear)) = opened.and_then(|opened| opened.clear(format).ok().map(|clear| (opened, clear))) {
+                let again = opened.seal(UNIX_EPOCH, &SystemEntropy).unwrap();
+                let again = Sealed::read("fuzzed", format, &again).unwrap().open(&mut keyring).unwrap();
+                assert_eq!(again.clear(format).unwrap(), clear);
+            }
         }
         let Ok(mut fresh) = Opened::fresh("fuzzed", format, bytes, &policy, &SystemEntropy) else { continue };
         let Ok(sealed) = fresh.seal(UNIX_EPOCH, &SystemEntropy) else { continue };

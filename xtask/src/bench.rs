@@ -31,6 +31,7 @@ pub(crate) fn run() -> Result<()> {
     shell::run(&mut shell::program(&shell::example("castle-layers", "configurations")?))?;
     let mirror = shell::root().join("../shared/mirror");
     if mirror.is_dir() {
+        shell::run(shell::program(&shell::example("castle-kubernetes", "speed")?).arg(&mirror))?;
         shell::run(shell::program(&shell::example("castle-datacenter", "kubernetes")?).arg(mirror))?;
     } else {
         println!("skipped: the embedded API server, for there are no manifests to apply");

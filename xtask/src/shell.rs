@@ -53,10 +53,17 @@ fn shown(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Builds castle in release mode and returns the binary.
+/// What only builds for tests listen to.
+const TRAP: &[u8] = b"CASTLE_TRAP";
+
+/// Builds castle in release mode and returns the binary, which has no trap in it.
 pub(crate) fn castle() -> Result<PathBuf> {
     run(cargo().args(["build", "--quiet", "--locked", "--release", "--package", "castle"]))?;
-    Ok(target().join("release/castle"))
+    let castle = target().join("release/castle");
+    if std::fs::read(&castle)?.windows(TRAP.len()).any(|bytes| bytes == TRAP) {
+        bail!("{} can be made to panic: it was built with debug assertions", castle.display());
+    }
+    Ok(castle)
 }
 
 /// Builds an example of a package in release mode and returns the binary.

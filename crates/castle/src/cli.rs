@@ -64,6 +64,7 @@ pub(crate) enum Command {
     State(commands::state::StateArgs),
     Lock(commands::lock::LockArgs),
     Secrets(commands::secrets::SecretsArgs),
+    Gitops(commands::gitops::GitopsArgs),
     Schema(commands::schema::SchemaArgs),
     Completions(commands::completions::CompletionsArgs),
     Man(commands::man::ManArgs),

@@ -12,6 +12,7 @@ use castle_seams::{Clock, Disk, Entropy, Signals};
 use serde_json::{Map, Value, json};
 
 use crate::output::{Exit, Printer};
+use crate::trap;
 
 const PREDICTIONS: &str = "predictions.json";
 /// A few numbers for each kind of step.
@@ -123,6 +124,9 @@ impl<'p> Teller<'p> {
 
 impl Listener for Teller<'_> {
     fn hear(&self, event: &Event) {
+        if let What::StepActing { step, .. } = &event.what {
+            trap::spring(&step.to_string(), "an intent is noted, and nothing is done yet");
+        }
         let mut printer = self.printer();
         if printer.is_json() {
             printer.result(&serde_json::to_value(event).unwrap_or_default());

@@ -50,3 +50,43 @@ async fn access(proxmox: &Proxmox, kept: &Kept) -> Result<Access, String> {
     let token = Token::parse(text.expose()).map_err(|error| named(error.to_string()))?;
     Ok(Access { endpoint, trust, token })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use castle_secrets::Secret;
+    use castle_secrets::validate::{self, Kind, Origin};
+
+    use super::*;
+
+    /// Goal: the two readings of a token's shape do not disagree. Method: what one calls valid, the other takes.
+    #[test]
+    fn what_is_a_valid_token_is_taken_by_the_client() {
+        const UUID: &str = "ca571e00-0000-4000-8000-000000000000";
+        let shapes = [
+            format!("castle@pve!t={UUID}"),
+            format!("PVEAPIToken=castle@pve!t={UUID}\n"),
+            format!("a@b@pve!t-1_x={UUID}\r\n"),
+            format!(" castle@pve!t={UUID}"),
+            format!("castle@pve!={UUID}"),
+            format!("castle!t={UUID}"),
+            format!("@pve!t={UUID}"),
+            format!("cästle@pve!t={UUID}"),
+            format!("cas\u{7f}tle@pve!t={UUID}"),
+            "castle@pve!t=secret".to_owned(),
+            "castle@pve!t".to_owned(),
+            UUID.to_owned(),
+        ];
+        let mut valid = 0;
+        for shape in shapes {
+            let origin = Origin::new("platform.proxmox.token", "env:TOKEN");
+            let secret = Secret::from(shape.clone());
+            if validate::check(Kind::ProxmoxToken, &secret, &origin, SystemTime::UNIX_EPOCH).is_ok() {
+                valid += 1;
+                assert!(Token::parse(&shape).is_ok(), "{shape:?}");
+            }
+        }
+        assert!(valid >= 3, "{valid}");
+    }
+}

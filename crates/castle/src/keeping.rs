@@ -22,7 +22,7 @@ use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::project;
-use crate::secret::secret;
+use crate::secret::{age_identities, secret};
 use crate::vault::Chamber;
 
 const NO_IDENTITY: &str = "there is no age identity: make one with `age-keygen -o ~/.config/sops/age/keys.txt`, or name it by \
@@ -58,6 +58,7 @@ pub(crate) struct Kept {
     /// Where it is kept, for people.
     pub(crate) place: String,
     chamber: OnceLock<Option<Arc<Chamber>>>,
+    identities: OnceLock<Vec<Zeroizing<String>>>,
 }
 
 impl Kept {
@@ -78,7 +79,8 @@ impl Kept {
             }
             StateStore::S3(bucket) => crate::bucket::open(bucket, &file, &doors)?,
         };
-        Ok(Self { doors, file, castle, nodes, store, folder, place, chamber: OnceLock::new() })
+        let (chamber, identities) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { doors, file, castle, nodes, store, folder, place, chamber, identities })
     }
 
     /// The castle and its platform: each pair has a memory of its own.
@@ -109,22 +111,29 @@ impl Kept {
 
     /// What the state is sealed with, and opened.
     pub(crate) fn seal(&self) -> Result<Seal, String> {
-        let mut identities = identities(self.doors.disk.as_ref())?;
-        if identities.is_empty() {
-            identities = match &self.castle.platform.value {
+        let recipients = self.castle.state.recipients.as_ref();
+        let recipients = recipients.map(|all| all.iter().map(|one| one.to_string()).collect::<Vec<String>>());
+        let identities = self.identities(recipients.as_deref().unwrap_or_default())?;
+        let seal = match recipients {
+            Some(recipients) => Seal::new(&recipients, identities),
+            None => Seal::own(identities),
+        };
+        seal.map_err(|error| format!("the state cannot be opened: {error}"))
+    }
+
+    /// The identities of whoever runs castle. Looked for once, for it may take a passphrase.
+    fn identities(&self, recipients: &[String]) -> Result<&[Zeroizing<String>], String> {
+        if let Some(known) = self.identities.get() {
+            return Ok(known);
+        }
+        let mut found = age_identities(self.doors.disk.as_ref(), recipients)?;
+        if found.is_empty() {
+            found = match &self.castle.platform.value {
                 Platform::Embedded(_) => vec![self.embedded_identity()?],
                 Platform::Proxmox(_) => return Err(NO_IDENTITY.to_owned()),
             };
         }
-        let recipients = self.castle.state.recipients.as_ref();
-        let seal = match recipients {
-            Some(recipients) => {
-                let recipients: Vec<String> = recipients.iter().map(|recipient| recipient.to_string()).collect();
-                Seal::new(&recipients, &identities)
-            }
-            None => Seal::own(&identities),
-        };
-        seal.map_err(|error| format!("the state cannot be opened: {error}"))
+        Ok(self.identities.get_or_init(|| found))
     }
 
     /// The identity for castles that stand in a simulation, for who has no other: made when it is first needed.
@@ -375,35 +384,4 @@ pub(crate) struct Held {
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// The age identities of whoever runs castle, from where sops looks for them; none if there are none.
-fn identities(disk: &dyn Disk) -> Result<Vec<Zeroizing<String>>, String> {
-    let mut found = Vec::new();
-    let mut take = |text: &str| {
-        let words = text.lines().filter(|line| !line.trim_start().starts_with('#')).flat_map(str::split_whitespace);
-        found.extend(words.map(|word| Zeroizing::new(word.to_owned())));
-    };
-    if let Some(keys) = variable("SOPS_AGE_KEY") {
-        take(&Zeroizing::new(keys));
-    }
-    let usual = variable("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| variable("HOME").map(|home| Path::new(&home).join(".config")));
-    let usual = usual.map(|folder| folder.join("sops/age/keys.txt"));
-    let named = variable("SOPS_AGE_KEY_FILE").map(PathBuf::from);
-    for (file, must_exist) in named.map(|file| (file, true)).into_iter().chain(usual.map(|file| (file, false))) {
-        match disk.read(&file, MAX_KEY_BYTES) {
-            Ok(bytes) => {
-                let bytes = Zeroizing::new(bytes);
-                take(
-                    std::str::from_utf8(&bytes)
-                        .map_err(|_| format!("{} is not a file of age identities", file.display()))?,
-                );
-            }
-            Err(error) if error.kind == DiskErrorKind::NotFound && !must_exist => {}
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-    Ok(found)
 }

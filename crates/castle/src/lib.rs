@@ -16,6 +16,7 @@ mod resolved;
 mod secret;
 mod stand;
 mod terminal;
+mod trap;
 mod vault;
 
 use std::process::ExitCode;
@@ -71,6 +72,7 @@ pub fn main() -> ExitCode {
         Command::State(args) => waiting(commands::state::run(&args, &mut printer)),
         Command::Lock(args) => waiting(commands::lock::run(&args, &mut printer)),
         Command::Secrets(args) => waiting(commands::secrets::run(&args, &mut printer)),
+        Command::Gitops(args) => waiting(commands::gitops::run(&args, &mut printer)),
         Command::Schema(args) => commands::schema::run(&args, &mut printer),
         Command::Completions(args) => commands::completions::run(&args, &mut printer),
         Command::Man(args) => commands::man::run(&args, &disk, &mut printer),

@@ -10,7 +10,7 @@ use castle_secrets::sops::{Command, KeyPath, Keyring, Sealed, Surroundings, VARI
 use castle_spec::values::SecretReference;
 use zeroize::Zeroizing;
 
-use crate::terminal;
+use crate::{terminal, trap};
 
 /// No secret is longer.
 const MAX_SECRET_BYTES: u64 = 1 << 20;
@@ -49,6 +49,7 @@ pub(crate) fn secret(reference: &SecretReference, castle_file: &Path, disk: &dyn
             ));
         }
     };
+    trap::spring("reference", text.expose());
     if text.is_empty() { Err(format!("{reference} is empty")) } else { Ok(Secret::registered(text)) }
 }
 
@@ -71,6 +72,16 @@ pub(crate) fn members(
 
 /// Lends the identities of whoever runs castle, from all the places where sops looks for them.
 pub(crate) fn with_keyring<T>(disk: &dyn Disk, then: impl FnOnce(&mut Keyring<'_>) -> T) -> T {
+    with_surroundings(disk, |around| then(&mut Keyring::gather(around)))
+}
+
+/// The age identities of whoever runs castle, from the same places; none if there are none.
+pub(crate) fn age_identities(disk: &dyn Disk, recipients: &[String]) -> Result<Vec<Zeroizing<String>>, String> {
+    let found = with_surroundings(disk, |around| Keyring::age_identities(around, recipients))?;
+    Ok(found.iter().map(|identity| Zeroizing::new(identity.expose().to_owned())).collect())
+}
+
+fn with_surroundings<T>(disk: &dyn Disk, then: impl FnOnce(&Surroundings<'_>) -> T) -> T {
     let variable = |name: &&str| Some(((*name).to_owned(), Secret::from(std::env::var(name).ok()?)));
     let variables: BTreeMap<String, Secret> = VARIABLES.iter().filter_map(variable).collect();
     let around = Surroundings {
@@ -79,7 +90,7 @@ pub(crate) fn with_keyring<T>(disk: &dyn Disk, then: impl FnOnce(&mut Keyring<'_
         run: &run,
         passphrase: &|what| terminal::ask(&format!("Passphrase of {what}: ")),
     };
-    then(&mut Keyring::gather(&around))
+    then(&around)
 }
 
 /// Runs a program that prints identities. What it says of its own accord goes to the terminal.

@@ -30,6 +30,9 @@ const UNBORN: &str = "unborn";
 /// How long it may take to reach a node.
 pub(crate) const REACHING: Duration = Duration::from_secs(3);
 
+/// How long to wait before the vault is asked again whether it lets castle in: a moment's trouble is no reason to give up.
+const KNOCKING: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(2)];
+
 /// Whoever only looks does not wait for nodes that do not answer.
 pub(crate) const LOOKING: Duration = Duration::ZERO;
 /// How long `up` waits for a node that does not answer: longer than an image and a boot take on a slow disk.
@@ -117,6 +120,20 @@ impl Stand {
         let client = hypervisor::connect(&kept, printer).await.map_err(Trouble::Failed)?;
         let site = Site::of(&kept.castle);
         Ok(Self { kept, client, site })
+    }
+
+    /// Has the castle's vault let castle in, if there is one: whoever cannot keep secrets there begins nothing.
+    pub(crate) async fn knock(&self) -> Result<(), Trouble> {
+        let Some(chamber) = self.kept.chamber().map_err(Trouble::Failed)? else { return Ok(()) };
+        let mut waits = KNOCKING.into_iter();
+        loop {
+            let Err(error) = chamber.vault.whoami().await else { return Ok(()) };
+            let fault = castle_engine::Fault::from(error);
+            match waits.next() {
+                Some(wait) if !fault.is_final() => self.kept.clock().sleep(wait).await,
+                _ => return Err(fault.into()),
+            }
+        }
     }
 
     /// Which castle it is: as its store remembers, or else as the marks on its guests say. Changes nothing.

@@ -19,6 +19,7 @@ use castle_spec::values::SecretReference;
 use crate::embedded;
 use crate::keeping::Kept;
 use crate::secret::{members, secret};
+use crate::trap;
 
 /// A vault that does not answer the first packet for so long is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,7 +61,10 @@ impl Chamber {
         let mut found = self.resolver.resolve([reference.clone()]).await;
         let told = |error: castle_secrets::vault::VaultError| castle_engine::Fault::from(error);
         match found.remove(&reference) {
-            Some(Ok(secret)) => Ok(secret),
+            Some(Ok(secret)) => {
+                trap::spring("vault", secret.expose());
+                Ok(secret)
+            }
             Some(Err(error)) => Err(crate::stand::with_next(&told(error))),
             None => Err(format!("{reference} was not asked for")),
         }

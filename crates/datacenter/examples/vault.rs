@@ -1,5 +1,5 @@
-//! Serves an Infisical on loopback for a while: `vault SECONDS CLIENT_ID CLIENT_SECRET`. Prints where, and the fingerprint
-//! of its certificate. It has the project `tazlab` with the environments `dev` and `prod`. For clients nobody here wrote.
+//! Serves an Infisical on loopback for a while: `vault SECONDS CLIENT_ID CLIENT_SECRET`. Prints where, the fingerprint of
+//! its certificate, and the certificate of the authority that signed it, in base64. It has the project `tazlab` with the environments `dev` and `prod`. For clients nobody here wrote.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example speaks")]
 
 use std::error::Error;
@@ -39,7 +39,8 @@ async fn serve(seconds: &str, id: &str, secret: &str) -> Result<(), Box<dyn Erro
     let blueprint = Blueprint::embedded(&[]).with_latencies(Latencies::none()).with_vault(vault);
     let datacenter = Datacenter::new(blueprint, clock.clone());
     let serving = datacenter.serve_vault("localhost", ([127, 0, 0, 1], 0).into()).await?;
-    println!("https://{} {}", serving.address, serving.fingerprint);
+    let authority: String = serving.authority.lines().filter(|line| !line.starts_with("-----")).collect();
+    println!("https://{} {} {authority}", serving.address, serving.fingerprint);
     clock.sleep(seconds).await;
     Ok(())
 }

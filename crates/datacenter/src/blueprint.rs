@@ -7,6 +7,7 @@ pub use crate::chance::Span;
 pub use crate::infisical::blueprint::{
     Approvals, Import, Infisical, LONGEST_TOKEN, MachineIdentity, Placed, Project, RateLimits, Right,
 };
+pub use crate::kubernetes::workloads::PodFault;
 pub use crate::proxmox::api::Version;
 
 mod latencies;
@@ -73,6 +74,19 @@ pub struct Blueprint {
     pub has_quorum: bool,
     /// The vaults.
     pub infisical: Vec<Infisical>,
+    /// The pods that go wrong, in every cluster and from its beginning.
+    pub faulty_pods: Vec<FaultyPods>,
+}
+
+/// Pods that go wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultyPods {
+    /// Their namespace.
+    pub namespace: String,
+    /// What their names begin with.
+    pub prefix: String,
+    /// What goes wrong.
+    pub fault: PodFault,
 }
 
 /// A machine that guests run on.
@@ -292,6 +306,7 @@ impl Blueprint {
                 EMBEDDED_CLIENT_ID,
                 EMBEDDED_CLIENT_SECRET,
             )],
+            faulty_pods: Vec::new(),
         }
     }
 

@@ -141,7 +141,9 @@ fn handle(
     effects: &mut Vec<(&'static str, String)>,
 ) -> Answer {
     let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
-    let decoded: Vec<String> = path.trim_start_matches('/').split('/').map(percent_decoded).collect();
+    // The server ignores a slash at the end, and the vendor's own command line sends one.
+    let route_path = path.strip_suffix('/').unwrap_or(path);
+    let decoded: Vec<String> = route_path.trim_start_matches('/').split('/').map(percent_decoded).collect();
     let parts: Vec<&str> = decoded.iter().map(String::as_str).collect();
     let unknown = || {
         let message = format!("Route {}:{path} not found", request.method);

@@ -14,8 +14,6 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use futures_util::future::join_all;
 use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -26,14 +24,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::CertificateDer;
-use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 
 use crate::datacenter::Datacenter;
 use crate::talos::api::Session;
-use crate::talos::credentials::{self, CERTIFICATE_HEADER};
+use crate::talos::credentials::CERTIFICATE_HEADER;
 use crate::talos::route::Door;
 use crate::witness::{Called, Fate};
 
@@ -42,6 +38,7 @@ mod admission;
 mod api;
 mod body;
 mod bootstrap;
+mod callers;
 mod cel;
 pub(crate) mod clusters;
 mod collect;
@@ -56,6 +53,7 @@ pub(crate) mod kube;
 mod openapi;
 mod patch;
 mod podsecurity;
+mod protobuf;
 mod quantity;
 mod read;
 mod request;
@@ -79,6 +77,7 @@ mod write;
 mod tests;
 
 use api::Reply;
+use callers::{Credentials, impersonated};
 use read::Watch;
 use request::{Ask, Query, User};
 use status::Failure;
@@ -142,7 +141,9 @@ impl Line {
             user_agent: header(&USER_AGENT),
             body: Vec::new(),
             user: User::default(),
+            behind: None,
         };
+        let impersonated = impersonated(&parts.headers);
         let token = header(&AUTHORIZATION).strip_prefix("Bearer ").map(|token| token.trim().to_owned());
         let read = Limited::new(body, write::REQUEST_LIMIT).collect().await;
         clock.sleep(latency / 2).await;
@@ -159,7 +160,7 @@ impl Line {
             }
             (_, Ok(read)) => {
                 ask.body = read.to_bytes().to_vec();
-                self.reply(&mut ask, certificate_header.as_deref(), token.as_deref()).await
+                self.reply(&mut ask, &Credentials { certificate_header, token, impersonated }).await
             }
         };
         clock.sleep(latency - latency / 2).await;
@@ -193,10 +194,10 @@ impl Line {
     }
 
     /// Answers, and asks others for what has to be known before.
-    async fn reply(&self, ask: &mut Ask, header: Option<&str>, token: Option<&str>) -> Reply {
+    async fn reply(&self, ask: &mut Ask, credentials: &Credentials) -> Reply {
         let mut trial = Trial::default();
         for _ in 0..trial::TRIES {
-            if let Some(reply) = self.handle(ask, &mut trial, header, token) {
+            if let Some(reply) = self.handle(ask, &mut trial, credentials) {
                 return reply;
             }
             let told = join_all(trial.asks.iter().map(|question| question.put(&self.datacenter))).await;
@@ -207,56 +208,14 @@ impl Line {
     }
 
     /// Answers as far as that can be done at once; nothing if there is something to be asked.
-    fn handle(&self, ask: &mut Ask, trial: &mut Trial, header: Option<&str>, token: Option<&str>) -> Option<Reply> {
-        match self.identify(ask, header, token) {
+    fn handle(&self, ask: &mut Ask, trial: &mut Trial, credentials: &Credentials) -> Option<Reply> {
+        match self.identify(ask, credentials) {
             Ok(key) => {
                 let reply = self.datacenter.world().kubernetes(&key, |kube| kube.attempt(ask, trial));
                 reply.unwrap_or_else(|| Some(unavailable("etcdserver: no leader")))
             }
             Err(reply) => Some(*reply),
         }
-    }
-
-    /// Finds out who asks, and which cluster; or answers without knowing.
-    fn identify(&self, ask: &mut Ask, header: Option<&str>, token: Option<&str>) -> Result<String, Box<Reply>> {
-        let certificate = match &self.session {
-            Session::Tls(certificate) => certificate.clone(),
-            Session::Plain => header.and_then(|text| STANDARD.decode(text).ok()).map(CertificateDer::from),
-        };
-        let now = self.datacenter.calendar();
-        let world = self.datacenter.world();
-        let config = world.talos.nodes.get(&self.vmid).and_then(|node| node.config()).cloned();
-        let Some(config) = config else { return Err(Box::new(unavailable("stopping"))) };
-        let unauthorized = || Err(Box::new(Reply::failure(&Failure::unauthorized())));
-        let authorities =
-            config.kubernetes.as_ref().map(super::talos::config::Authority::certificates).unwrap_or_default();
-        let named = certificate.as_ref().map(|certificate| credentials::judge(Some(certificate), &authorities, now));
-        let of_token = || token.and_then(|token| world.kubernetes.get(&config.key)?.token_user(token));
-        ask.user = match named {
-            // A certificate that names nobody is no proof of anybody.
-            Some(Ok(named)) if !named.common_name.is_empty() => {
-                let mut groups = named.organizations;
-                groups.push("system:authenticated".to_owned());
-                let extra =
-                    certificate.as_ref().map(|certificate| (CREDENTIAL.to_owned(), vec![fingerprint(certificate)]));
-                User { name: named.common_name, groups, uid: String::new(), extra: extra.into_iter().collect() }
-            }
-            Some(_) => return unauthorized(),
-            None => match of_token() {
-                Some(user) => user,
-                None if config.anonymous_paths().contains(&ask.path) => User::master("system:anonymous"),
-                None => return unauthorized(),
-            },
-        };
-        if !world.is_api_ready(self.vmid) {
-            return Err(Box::new(match ask.path.as_str() {
-                "/livez" | "/healthz" => Reply::text(200, "ok"),
-                "/readyz" => Reply::text(500, "[-]etcd failed: reason withheld\nreadyz check failed\n"),
-                "/version" => Reply::object(200, discovery::version(&config.kubernetes_version)),
-                _ => unavailable("etcdserver: no leader"),
-            }));
-        }
-        Ok(config.key.clone())
     }
 
     fn response(&self, reply: Reply) -> Response<Answer> {
@@ -275,7 +234,9 @@ impl Line {
         let mut response = Response::new(body);
         *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if !kind.is_empty() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        }
         if let Some(seconds) = retry {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -314,14 +275,6 @@ impl Line {
 
 fn unavailable(why: &str) -> Reply {
     Reply::failure(&Failure::new(503, "ServiceUnavailable", why))
-}
-
-/// What is known of somebody beside his name: by which certificate he came.
-const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
-
-fn fingerprint(certificate: &CertificateDer<'_>) -> String {
-    let digest: String = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("X509SHA256={digest}")
 }
 
 /// A watch that is served.

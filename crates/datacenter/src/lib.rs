@@ -47,6 +47,7 @@ pub use infisical::reply::{VaultAsked, VaultReply};
 pub use kubernetes::webhooks::certificate::ServingCertificate;
 pub use kubernetes::webhooks::served::{Asked as WebhookAsked, Verdict, Webhook};
 pub use kubernetes::workloads::PodFault;
+pub use kubernetes::workloads::volumes::{ProvisionedVolume, Provisioner, VolumeAsked};
 pub use machines::{CloudInit, Machine};
 pub use proxmox::api::Version;
 pub use proxmox::checksum;

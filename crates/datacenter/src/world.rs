@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::access::Access;
-use crate::blueprint::{Blueprint, Host, Latencies, Span, Version};
+use crate::blueprint::{Blueprint, FaultyPods, Host, Latencies, Span, Version};
 use crate::chance::Chance;
 use crate::infisical;
 use crate::kubernetes::clusters::Clusters;
@@ -60,6 +60,8 @@ pub(crate) struct World {
     /// The vaults by the names that they are dialled by.
     pub(crate) infisical: BTreeMap<String, infisical::Site>,
     pub(crate) kubernetes: Clusters,
+    /// The pods that go wrong in every new cluster.
+    pub(crate) faulty_pods: Vec<FaultyPods>,
     /// Counts what happened that somebody may wait for.
     pub(crate) revision: u64,
     /// What the hosts last told of their guests.
@@ -94,6 +96,7 @@ impl World {
             talos: Talos::default(),
             infisical: BTreeMap::new(),
             kubernetes: Clusters::default(),
+            faulty_pods: blueprint.faulty_pods,
             revision: 0,
             seen: BTreeMap::new(),
             effects: BTreeMap::new(),

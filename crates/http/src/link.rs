@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::pin::{Pin, pin};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -169,11 +170,14 @@ async fn read(response: hyper::Response<Incoming>, limit: usize) -> Result<Answe
     Ok(Answer { status: head.status, reason, headers: head.headers, body: body.to_bytes() })
 }
 
-/// An error with what lies beneath it.
+/// An error with what lies beneath it. That a connection just ends is said in plain words: TLS has a page about it.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut told = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
+        if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::UnexpectedEof) {
+            return "the connection was closed before a whole answer came".to_owned();
+        }
         told = format!("{told}: {error}");
         cause = error.source();
     }

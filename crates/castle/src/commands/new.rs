@@ -7,7 +7,29 @@ use serde_json::json;
 
 use crate::output::{Exit, Printer};
 
-/// Stamp a new project: castle.yaml, a place for secrets, .gitignore
+/// The repository that Flux will follow, to begin with: where its files go, and what is in them.
+macro_rules! gitops {
+    ($($path:literal),* $(,)?) => {
+        &[$(($path, include_str!(concat!("../../../../templates/gitops/", $path)))),*]
+    };
+}
+const GITOPS: &[(&str, &str)] = gitops![
+    "README.md",
+    "apps/blog/default.conf",
+    "apps/blog/deployment.yaml",
+    "apps/blog/kustomization.yaml",
+    "apps/blog/namespace.yaml",
+    "apps/blog/service.yaml",
+    "clusters/PROJECT/apps.yaml",
+    "clusters/PROJECT/infrastructure.yaml",
+    "infrastructure/config/issuer.yaml",
+    "infrastructure/config/kustomization.yaml",
+    "infrastructure/controllers/cert-manager.yaml",
+    "infrastructure/controllers/kustomization.yaml",
+    "infrastructure/controllers/traefik.yaml",
+];
+
+/// Stamp a new project: castle.yaml, a place for secrets, .gitignore, a GitOps repository
 #[derive(Debug, Args)]
 #[command(
     after_help = "Nothing that exists is ever overwritten.\n\nExamples:\n  castle new blue\n  castle new blue --platform embedded"
@@ -21,6 +43,9 @@ pub(crate) struct NewArgs {
     /// The folder that gets `clusters/PROJECT`
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     dir: PathBuf,
+    /// Leave out the folder `gitops`, a repository for Flux to begin with
+    #[arg(long)]
+    no_gitops: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,8 +99,15 @@ pub(crate) fn run(args: &NewArgs, disk: &dyn Disk, printer: &mut Printer) -> Exi
             Err(why) => return printer.failed("new", &why),
         }
     }
-    for path in &written {
+    let repository = base(args).join("gitops");
+    let (of_repository, own): (Vec<&String>, Vec<&String>) =
+        written.iter().partition(|path| Path::new(path).starts_with(&repository));
+    for path in own {
         printer.say(&format!("wrote  {path}"));
+    }
+    if !of_repository.is_empty() {
+        let (count, folder) = (of_repository.len(), repository.display());
+        printer.say(&format!("wrote  {count} files in {folder}: a repository for Flux to begin with"));
     }
     for note in &notes {
         printer.say(note);
@@ -125,6 +157,15 @@ fn stamps(args: &NewArgs) -> Vec<Stamp> {
     ];
     stamps.extend(secrets.map(|secrets| own("secrets.example.yaml", fill(secrets))));
     stamps.push(own("castle.yaml", fill(castle)));
+    if !args.no_gitops {
+        let folder = base(args).join("gitops");
+        // What is in a repository soon belongs to whoever works in it: whatever is there, stays.
+        stamps.extend(GITOPS.iter().map(|(path, text)| Stamp {
+            path: folder.join(fill(path)),
+            text: fill(text),
+            shared: true,
+        }));
+    }
     stamps
 }
 
@@ -165,8 +206,11 @@ fn write(disk: &dyn Disk, stamp: &Stamp) -> Result<Outcome, String> {
 /// What to tell about a shared file that was left as it is.
 fn kept(disk: &dyn Disk, stamp: &Stamp) -> Option<String> {
     let path = stamp.path.display();
-    if !stamp.path.ends_with(".gitignore") {
+    if stamp.path.ends_with("castle.schema.json") {
         return Some(format!("kept   {path} as it is; `castle schema > {path}` brings it up to date"));
+    }
+    if !stamp.path.ends_with(".gitignore") {
+        return None;
     }
     let there = disk.read(&stamp.path, 1 << 20).unwrap_or_default();
     let there = String::from_utf8_lossy(&there);

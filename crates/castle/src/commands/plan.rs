@@ -29,6 +29,7 @@ pub(crate) struct PlanArgs {
 
 pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(&args.path, printer).await?;
+    stand.knock().await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;

@@ -32,6 +32,7 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
     let kept = &stand.kept;
     // Before anything else: a state that cannot be sealed is none.
     kept.seal().map_err(Trouble::Failed)?;
+    stand.knock().await?;
     let identity = stand.identify().await?;
     // Before anything is written anywhere: is there something in the way?
     let ground = stand.ground(&identity.castle, args.deep);

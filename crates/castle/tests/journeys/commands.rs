@@ -15,6 +15,8 @@ fn help_says_what_there_is() {
         &["man", "--help"],
         &["state", "--help"],
         &["lock", "--help"],
+        &["gitops", "--help"],
+        &["gitops", "check", "--help"],
     ] {
         let ran = world.castle(args);
         assert_eq!(ran.code, Some(0));
@@ -54,6 +56,7 @@ fn completions_and_manual_pages_know_the_verbs() {
         "-datacenter",
         "-doctor",
         "-down",
+        "-gitops",
         "-kubeconfig",
         "-lock",
         "-man",

@@ -94,9 +94,21 @@ fn what_is_missing_or_wrong_is_named() {
     world.write(KEYS, identity().as_str());
     failed("none of the 1 age identities opens it");
     world.write(KEYS, "nonsense");
-    failed("identity 1 is not an age identity");
+    failed("keys.txt: line 1 holds no age identity");
     std::fs::remove_file(world.path(KEYS)).unwrap();
     failed("there is no age identity: make one with `age-keygen");
+    // From everywhere else where sops looks.
+    world.write("elsewhere", &keys);
+    for (name, value) in [
+        ("SOPS_AGE_KEY", keys.lines().last().unwrap()),
+        ("SOPS_AGE_KEY_FILE", "elsewhere"),
+        ("SOPS_AGE_KEY_CMD", "cat elsewhere"),
+    ] {
+        let ran = world.castle_with(&["state", "show"], &[(name, value)]);
+        assert_eq!(ran.code, Some(0), "{name}: {}", ran.transcript());
+    }
+    let ran = world.castle_with(&["state", "show"], &[("SOPS_AGE_KEY_FILE", "nowhere")]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("SOPS_AGE_KEY_FILE nowhere: "), "{}", ran.transcript());
     world.write(KEYS, &keys);
 
     // Someone removes the newest record: this machine has seen it.

@@ -232,8 +232,9 @@ fn owners_are_told_of_everything_and_of_one_object() {
     assert_eq!(room.castle(&["owners", "nonsense/coredns"]).code, Some(4));
     assert_eq!(room.castle(&["owners", ".", "coredns"]).code, Some(4));
     // A dead API is told as such.
-    room.datacenter.kill().unwrap();
-    room.datacenter.wait().unwrap();
+    let datacenter = room.datacenter.as_mut().unwrap();
+    datacenter.kill().unwrap();
+    datacenter.wait().unwrap();
     let dead = room.castle(&["owners"]);
     assert!(dead.code == Some(1) && dead.stderr.contains("castle status"), "{}", dead.transcript());
 }

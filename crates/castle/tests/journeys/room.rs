@@ -24,7 +24,8 @@ storage: none
 /// Where the nodes of the file above listen. In each room it is another network: no two may have one address on this machine.
 const NETWORK: &str = "127.42.0";
 
-fn own_network() -> String {
+/// A network that no other room of this run has.
+pub(crate) fn own_network() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // As long as the usual one: tables are as wide as what is in them. Another process begins somewhere else.
     let number = (std::process::id() * 37 + NEXT.fetch_add(1, Ordering::Relaxed)) % 560;
@@ -34,8 +35,9 @@ fn own_network() -> String {
 /// A machine with a datacenter of its own that ends with the test.
 pub(crate) struct Room {
     pub(crate) world: World,
-    network: String,
-    pub(crate) datacenter: Child,
+    pub(crate) network: String,
+    /// Its process, unless it is this one.
+    pub(crate) datacenter: Option<Child>,
     pub(crate) address: String,
     pub(crate) fingerprint: String,
 }
@@ -55,11 +57,22 @@ impl Room {
         BufReader::new(datacenter.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let told: Value = serde_json::from_str(&line).unwrap();
         let text = |key: &str| told[key].as_str().unwrap().to_owned();
-        Self { address: text("address"), fingerprint: text("fingerprint"), world, network, datacenter }
+        Self {
+            address: text("address"),
+            fingerprint: text("fingerprint"),
+            world,
+            network,
+            datacenter: Some(datacenter),
+        }
     }
 
     pub(crate) fn castle(&self, args: &[&str]) -> Ran {
-        let ran = self.world.castle(args);
+        self.castle_with(args, &[])
+    }
+
+    /// castle with these in its environment.
+    pub(crate) fn castle_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Ran {
+        let ran = self.world.castle_with(args, variables);
         if !matches!(args.first(), Some(&("kubeconfig" | "talosconfig" | "secrets"))) {
             keyless("what it printed", &ran.transcript());
         }
@@ -105,7 +118,9 @@ fn keyless(what: &str, text: &str) {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        let _ = self.datacenter.kill();
-        let _ = self.datacenter.wait();
+        if let Some(datacenter) = &mut self.datacenter {
+            let _ = datacenter.kill();
+            let _ = datacenter.wait();
+        }
     }
 }

@@ -77,7 +77,12 @@ impl World {
     }
 
     pub(crate) fn castle(&self, args: &[&str]) -> Ran {
-        self.run(Command::new(env!("CARGO_BIN_EXE_castle")).args(args))
+        self.castle_with(args, &[])
+    }
+
+    /// castle with these in its environment.
+    pub(crate) fn castle_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Ran {
+        self.run_with(Command::new(env!("CARGO_BIN_EXE_castle")).args(args), variables)
     }
 
     /// castle with at most 100 MB of address space and five seconds of processor: what takes a second at most in a release
@@ -88,9 +93,13 @@ impl World {
     }
 
     pub(crate) fn run(&self, command: &mut Command) -> Ran {
+        self.run_with(command, &[])
+    }
+
+    fn run_with(&self, command: &mut Command, variables: &[(&str, &str)]) -> Ran {
         let command = command.current_dir(self.folder.path()).env_clear();
-        let output: Output =
-            command.env("HOME", self.folder.path()).env("PATH", std::env::var_os("PATH").unwrap()).output().unwrap();
+        command.env("HOME", self.folder.path()).env("PATH", std::env::var_os("PATH").unwrap());
+        let output: Output = command.envs(variables.iter().copied()).output().unwrap();
         Ran {
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),

@@ -179,6 +179,8 @@ pub struct WorkloadLatencies {
     pub stop: Span,
     /// What a job takes to do its work.
     pub job: Span,
+    /// Making a volume for a claim.
+    pub provision: Span,
 }
 
 impl Default for WorkloadLatencies {
@@ -199,6 +201,7 @@ impl Default for WorkloadLatencies {
             ready: Span::new(2.0, 6.0),
             stop: Span::new(1.0, 4.0),
             job: Span::new(3.0, 10.0),
+            provision: Span::new(2.0, 6.0),
         }
     }
 }

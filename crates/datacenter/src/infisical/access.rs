@@ -18,10 +18,12 @@ pub(super) struct Place {
 impl Place {
     /// Reads project, environment and folder; v3 knows projects by their slugs, too.
     pub(super) fn read(reader: &mut Reader, call: &Call<'_>, folder: &str) -> Result<Self, VaultReply> {
+        // The vendor's Go client sends an empty id with every slug: v3 takes what is empty for what is not there.
+        let mut told = |name: &str| reader.optional(name).filter(|text| !text.is_empty());
         let (id, slug) = match (call.dialect, call.is_change()) {
             (Dialect::V4, _) => (reader.optional("projectId"), None),
-            (Dialect::V3, false) => (reader.optional("workspaceId"), reader.optional("workspaceSlug")),
-            (Dialect::V3, true) => (reader.optional("workspaceId"), reader.optional("projectSlug")),
+            (Dialect::V3, false) => (told("workspaceId"), told("workspaceSlug")),
+            (Dialect::V3, true) => (told("workspaceId"), told("projectSlug")),
         };
         let is_list = !call.is_change() && call.name.is_none() && folder == "secretPath";
         let environment = if is_list { reader.optional("environment") } else { Some(reader.required("environment")) };

@@ -2,13 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::api::Call;
-use super::kinds;
-use super::kube::{Kube, stamp};
+use super::kube::Kube;
 use super::request::{Ask, Target, User};
 use super::selectors::Labels;
 use super::status::Failure;
 use super::value;
+
+mod escalation;
+mod reviews;
+mod roles;
 
 /// What somebody wants to do.
 #[derive(Clone, Debug, Default)]
@@ -63,60 +65,71 @@ impl Kube {
     pub(crate) fn authorize(&self, ask: &Ask) -> Result<(), Failure> {
         let target = Target::parse(&ask.path);
         let wish = Wish::of(ask, target.as_ref());
-        if self.may(&ask.user, &wish) {
-            return Ok(());
+        if let Some(real) = &ask.behind
+            && !self.may_impersonate(real, &ask.user, &wish)
+        {
+            let verb = format!("impersonate-on:user-info:{}", wish.verb);
+            return Err(refused(ask, target, real, &Wish { verb, ..wish }));
         }
-        let user = &ask.user.name;
-        let Some(target) = target else {
-            let text = format!("forbidden: User {user:?} cannot {} path {:?}", wish.verb, ask.path);
-            return Err(Failure { details: Some(json!({})), ..Failure::new(403, "Forbidden", text) });
+        if self.may(&ask.user, &wish) { Ok(()) } else { Err(refused(ask, target, &ask.user, &wish)) }
+    }
+
+    /// Whether somebody may act in the name of another, here or everywhere.
+    fn may_impersonate(&self, real: &User, other: &User, wish: &Wish) -> bool {
+        let core = |verb: &str, resource: &str, name: &str| Wish {
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            name: name.to_owned(),
+            ..Wish::default()
         };
-        let place = if wish.namespace.is_empty() {
-            "at the cluster scope".to_owned()
-        } else {
-            format!("in the namespace {:?}", wish.namespace)
+        let groups = other.groups.iter().filter(|group| *group != "system:authenticated");
+        let everywhere = self.may(real, &core("impersonate", "users", &other.name))
+            && groups.clone().all(|group| self.may(real, &core("impersonate", "groups", group)));
+        let of = |resource: &str, name: &str| Wish {
+            group: "authentication.k8s.io".to_owned(),
+            ..core("impersonate:user-info", resource, name)
         };
-        let why = format!(
-            "User {user:?} cannot {} resource {:?} in API group {:?} {place}",
-            wish.verb, wish.resource, wish.group
-        );
-        let of =
-            if target.group.is_empty() { target.plural.clone() } else { format!("{}.{}", target.plural, target.group) };
-        let name = if target.name.is_empty() { String::new() } else { format!(" {:?}", target.name) };
-        let mut details = json!({});
-        for (key, text) in [("name", &target.name), ("group", &target.group), ("kind", &target.plural)] {
-            if !text.is_empty() {
-                value::set(&mut details, key, text.as_str());
-            }
-        }
-        Err(Failure {
-            details: Some(details),
-            ..Failure::new(403, "Forbidden", format!("{of}{name} is forbidden: {why}"))
-        })
+        let here = Wish { verb: format!("impersonate-on:user-info:{}", wish.verb), ..wish.clone() };
+        everywhere
+            || self.may(real, &here)
+                && self.may(real, &of("users", &other.name))
+                && groups.clone().all(|group| self.may(real, &of("groups", group)))
     }
 
     /// Whether somebody may do something.
     pub(crate) fn may(&self, user: &User, wish: &Wish) -> bool {
-        user.is_in("system:masters") || self.rules_for(user, &wish.namespace).iter().any(|rule| allows(rule, wish))
+        self.why(user, wish).is_some()
     }
 
-    /// The rules that hold for somebody in a namespace.
-    fn rules_for(&self, user: &User, namespace: &str) -> Vec<Value> {
-        let mut rules = Vec::new();
-        for binding in self.store.all(BINDINGS, "").filter(|binding| is_bound(binding, user)) {
-            rules.extend(self.rules_of(CLUSTER_ROLES, "", value::text(binding, "roleRef.name")));
+    /// Why somebody may do something, which may go without saying; nothing if not.
+    pub(crate) fn why(&self, user: &User, wish: &Wish) -> Option<String> {
+        if user.is_in("system:masters") {
+            return Some(String::new());
+        }
+        self.grants(user, &wish.namespace).into_iter().find(|grant| allows(&grant.rule, wish)).map(|grant| grant.why)
+    }
+
+    /// What is granted to somebody in a namespace.
+    pub(super) fn grants(&self, user: &User, namespace: &str) -> Vec<Grant> {
+        let mut grants = Vec::new();
+        let mut add = |binding: &Value, rules: Vec<Value>| {
+            let Some(why) = reason(binding, user) else { return };
+            grants.extend(rules.into_iter().map(|rule| Grant { rule, why: why.clone() }));
+        };
+        for binding in self.store.all(BINDINGS, "") {
+            add(binding, self.rules_of(CLUSTER_ROLES, "", value::text(binding, "roleRef.name")));
         }
         if namespace.is_empty() {
-            return rules;
+            return grants;
         }
-        for binding in self.store.all(ROLE_BINDINGS, namespace).filter(|binding| is_bound(binding, user)) {
+        for binding in self.store.all(ROLE_BINDINGS, namespace) {
             let name = value::text(binding, "roleRef.name");
             match value::text(binding, "roleRef.kind") {
-                "ClusterRole" => rules.extend(self.rules_of(CLUSTER_ROLES, "", name)),
-                _ => rules.extend(self.rules_of(ROLES, namespace, name)),
+                "ClusterRole" => add(binding, self.rules_of(CLUSTER_ROLES, "", name)),
+                _ => add(binding, self.rules_of(ROLES, namespace, name)),
             }
         }
-        rules
+        grants
     }
 
     fn rules_of(&self, collection: &str, namespace: &str, name: &str) -> Vec<Value> {
@@ -130,171 +143,67 @@ impl Kube {
         }
         rules
     }
-
-    /// Questions that are answered and not kept: reviews of access and of who one is.
-    pub(crate) fn questions(&mut self, call: &mut Call<'_>) -> Result<Value, Failure> {
-        let body = call.body()?;
-        let mut object = call.decode(body)?;
-        self.complete(&call.resource.clone(), &mut object);
-        let user = call.ask.user.clone();
-        match call.resource.plural.as_str() {
-            "selfsubjectreviews" => {
-                value::set(&mut object, "metadata.creationTimestamp", self.stamp());
-                value::set(&mut object, "status.userInfo", user.info());
-            }
-            "tokenreviews" => {
-                let token = value::text(&object, "spec.token").to_owned();
-                let status = match self.token_user(&token) {
-                    Some(user) => {
-                        json!({ "authenticated": true, "user": user.info() })
-                    }
-                    None => json!({ "user": {}, "error": "invalid bearer token" }),
-                };
-                value::set(&mut object, "status", status);
-            }
-            "selfsubjectrulesreviews" => {
-                let namespace = value::text(&object, "spec.namespace").to_owned();
-                let mut rules = self.rules_for(&user, &namespace);
-                if user.is_in("system:masters") {
-                    rules.push(json!({ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }));
-                    rules.push(json!({ "verbs": ["*"], "nonResourceURLs": ["*"] }));
-                }
-                let (paths, resources): (Vec<Value>, Vec<Value>) =
-                    rules.into_iter().partition(|rule| rule.get("nonResourceURLs").is_some());
-                value::set(
-                    &mut object,
-                    "status",
-                    json!({ "resourceRules": resources, "nonResourceRules": paths, "incomplete": false }),
-                );
-            }
-            plural => {
-                let asks_for_self = plural == "selfsubjectaccessreviews";
-                let other = || User {
-                    name: value::text(&object, "spec.user").to_owned(),
-                    groups: value::items(&object, "spec.groups")
-                        .iter()
-                        .filter_map(Value::as_str)
-                        .map(Into::into)
-                        .collect(),
-                    ..User::default()
-                };
-                let who = if asks_for_self { user } else { other() };
-                let status = json!({ "allowed": self.may(&who, &wished(&object)) });
-                value::set(&mut object, "status", status);
-            }
-        }
-        Ok(object)
-    }
-
-    /// Whom a token is of.
-    pub(crate) fn token_user(&self, token: &str) -> Option<User> {
-        let user = self.tokens.get(token)?;
-        // The token of an account ends with it.
-        let account = user.name.strip_prefix("system:serviceaccount:").and_then(|place| place.split_once(':'));
-        let is_gone = account.is_some_and(|(namespace, name)| {
-            self.get("serviceaccounts", namespace, name)
-                .is_none_or(|it| !user.uid.is_empty() && value::uid(&it) != user.uid)
-        });
-        (!is_gone).then(|| user.clone())
-    }
-
-    /// `POST .../token`: a token of a service account.
-    pub(crate) fn token(&mut self, call: &mut Call<'_>) -> Result<Value, Failure> {
-        let (namespace, name) = (call.target.namespace.clone(), call.target.name.clone());
-        let Some(account) = self.get("serviceaccounts", &namespace, &name) else {
-            return Err(Failure::not_found(&call.resource, &name));
-        };
-        let given = call.body()?.value;
-        let seconds = value::number(&given, "spec.expirationSeconds").unwrap_or(3_600);
-        if seconds < 600 {
-            let cause = super::status::Cause::invalid(
-                "spec.expirationSeconds",
-                &json!(seconds),
-                "may not specify a duration less than 10 minutes",
-            );
-            return Err(Failure::invalid_kind("authentication.k8s.io", "TokenRequest", "", &[cause]));
-        }
-        let token = format!("castle-{}{}", self.suffix(27), self.suffix(5));
-        let groups = [
-            "system:serviceaccounts".to_owned(),
-            format!("system:serviceaccounts:{namespace}"),
-            "system:authenticated".to_owned(),
-        ];
-        let user = User {
-            name: format!("system:serviceaccount:{namespace}:{name}"),
-            groups: groups.to_vec(),
-            uid: value::uid(&account).to_owned(),
-            ..User::default()
-        };
-        self.tokens.insert(token.clone(), user);
-        let until = self.calendar + self.now + std::time::Duration::from_secs(seconds.unsigned_abs());
-        let audiences = value::at(&given, "spec.audiences").cloned().unwrap_or_else(|| json!([self.setup.endpoint]));
-        Ok(json!({
-            "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
-            "metadata": { "name": name, "namespace": namespace, "uid": value::uid(&account), "creationTimestamp": self.stamp() },
-            "spec": { "audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": Value::Null },
-            "status": { "token": token, "expirationTimestamp": stamp(until) },
-        }))
-    }
-
-    /// The roles that every cluster has.
-    pub(crate) fn bootstrap_roles(&mut self) {
-        let labels = json!({ "kubernetes.io/bootstrapping": "rbac-defaults" });
-        let annotations = json!({ "rbac.authorization.kubernetes.io/autoupdate": "true" });
-        for (name, rules) in roles() {
-            let metadata = json!({ "name": name, "labels": labels, "annotations": annotations });
-            self.make(&super::kube::SERVER, CLUSTER_ROLES, json!({ "metadata": metadata, "rules": rules }));
-        }
-        for (name, group) in [
-            ("cluster-admin", "system:masters"),
-            ("system:discovery", "system:authenticated"),
-            ("system:basic-user", "system:authenticated"),
-            ("system:public-info-viewer", "system:authenticated"),
-        ] {
-            let metadata = json!({ "name": name, "labels": labels, "annotations": annotations });
-            let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name });
-            let subjects = json!([{ "kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group }]);
-            self.make(
-                &super::kube::SERVER,
-                BINDINGS,
-                json!({ "metadata": metadata, "roleRef": role, "subjects": subjects }),
-            );
-        }
-    }
 }
 
-fn wished(review: &Value) -> Wish {
-    let spec = &review["spec"];
-    if let Some(path) = spec.get("nonResourceAttributes") {
-        let path_of = value::text(path, "path").to_owned();
-        return Wish { verb: value::text(path, "verb").to_owned(), path: Some(path_of), ..Wish::default() };
-    }
-    let of = &spec["resourceAttributes"];
-    let text = |key: &str| value::text(of, key).to_owned();
-    let sub = text("subresource");
-    let resource = if sub.is_empty() { text("resource") } else { format!("{}/{sub}", text("resource")) };
-    Wish {
-        verb: text("verb"),
-        group: text("group"),
-        resource,
-        namespace: text("namespace"),
-        name: text("name"),
-        path: None,
-    }
+/// A rule that holds for somebody, and why it does.
+pub(super) struct Grant {
+    pub(super) rule: Value,
+    pub(super) why: String,
 }
 
-fn is_bound(binding: &Value, user: &User) -> bool {
-    value::items(binding, "subjects").iter().any(|subject| {
-        let name = value::text(subject, "name");
-        match value::text(subject, "kind") {
-            "User" => name == user.name,
-            "Group" => user.is_in(name),
-            "ServiceAccount" => {
-                user.name == format!("system:serviceaccount:{}:{name}", value::text(subject, "namespace"))
-            }
-            _ => false,
+/// What is told of somebody who may not.
+fn refused(ask: &Ask, target: Option<Target>, user: &User, wish: &Wish) -> Failure {
+    let user = &user.name;
+    let Some(target) = target else {
+        let text = format!("forbidden: User {user:?} cannot {} path {:?}", wish.verb, ask.path);
+        return Failure::new(403, "Forbidden", text).with_details(json!({}));
+    };
+    let place = if wish.namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace {:?}", wish.namespace)
+    };
+    let why = format!(
+        "User {user:?} cannot {} resource {:?} in API group {:?} {place}",
+        wish.verb, wish.resource, wish.group
+    );
+    let of =
+        if target.group.is_empty() { target.plural.clone() } else { format!("{}.{}", target.plural, target.group) };
+    let name = if target.name.is_empty() { String::new() } else { format!(" {:?}", target.name) };
+    let mut details = json!({});
+    for (key, text) in [("name", &target.name), ("group", &target.group), ("kind", &target.plural)] {
+        if !text.is_empty() {
+            value::set(&mut details, key, text.as_str());
         }
-    })
+    }
+    Failure::new(403, "Forbidden", format!("{of}{name} is forbidden: {why}")).with_details(details)
+}
+
+/// Why a binding is for somebody; nothing if it is not.
+fn reason(binding: &Value, user: &User) -> Option<String> {
+    let subject = value::items(binding, "subjects").iter().find(|subject| is_subject(subject, user))?;
+    let (own, name, namespace) = (value::name(binding), value::text(subject, "name"), value::namespace(binding));
+    let binding_told = if namespace.is_empty() {
+        format!("ClusterRoleBinding {own:?}")
+    } else {
+        format!("RoleBinding \"{own}/{namespace}\"")
+    };
+    let role = format!("{} {:?}", value::text(binding, "roleRef.kind"), value::text(binding, "roleRef.name"));
+    let subject_told = match value::text(subject, "kind") {
+        "ServiceAccount" => format!("ServiceAccount \"{name}/{}\"", value::text(subject, "namespace")),
+        kind => format!("{kind} {name:?}"),
+    };
+    Some(format!("RBAC: allowed by {binding_told} of {role} to {subject_told}"))
+}
+
+fn is_subject(subject: &Value, user: &User) -> bool {
+    let name = value::text(subject, "name");
+    match value::text(subject, "kind") {
+        "User" => name == user.name,
+        "Group" => user.is_in(name),
+        "ServiceAccount" => user.name == format!("system:serviceaccount:{}:{name}", value::text(subject, "namespace")),
+        _ => false,
+    }
 }
 
 fn allows(rule: &Value, wish: &Wish) -> bool {
@@ -311,59 +220,4 @@ fn allows(rule: &Value, wish: &Wish) -> bool {
     list("apiGroups").any(|group| group == "*" || group == wish.group)
         && list("resources").any(|own| own == "*" || own == wish.resource || sub.as_deref() == Some(own))
         && (list("resourceNames").next().is_none() || list("resourceNames").any(|own| own == wish.name))
-}
-
-/// The rules of the roles that every cluster has.
-fn roles() -> Vec<(&'static str, Value)> {
-    let info = json!(["/healthz", "/livez", "/readyz", "/version", "/version/"]);
-    let discovery = json!([
-        "/api",
-        "/api/*",
-        "/apis",
-        "/apis/*",
-        "/healthz",
-        "/livez",
-        "/openapi",
-        "/openapi/*",
-        "/readyz",
-        "/version",
-        "/version/"
-    ]);
-    let read = ["get", "list", "watch"];
-    let write = ["create", "delete", "deletecollection", "patch", "update"];
-    // All that is in namespaces, but for who may do what.
-    let of_namespaces = |verbs: &[&str], has_secrets: bool| -> Value {
-        let mut groups: std::collections::BTreeMap<&str, Vec<String>> = std::collections::BTreeMap::new();
-        let kinds = kinds::built_in()
-            .iter()
-            .filter(|it| it.is_namespaced && it.group != "rbac.authorization.k8s.io" && it.can("get"));
-        for kind in kinds.filter(|kind| has_secrets || kind.plural != "secrets") {
-            let list = groups.entry(&kind.group).or_default();
-            list.push(kind.plural.clone());
-            list.extend(kind.subresources.iter().map(|sub| format!("{}/{sub}", kind.plural)));
-        }
-        groups
-            .into_iter()
-            .map(|(group, resources)| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs }))
-            .collect()
-    };
-    let both: Vec<&str> = read.iter().chain(&write).copied().collect();
-    vec![
-        (
-            "cluster-admin",
-            json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }, { "nonResourceURLs": ["*"], "verbs": ["*"] }]),
-        ),
-        ("system:discovery", json!([{ "nonResourceURLs": discovery, "verbs": ["get"] }])),
-        ("system:public-info-viewer", json!([{ "nonResourceURLs": info, "verbs": ["get"] }])),
-        (
-            "system:basic-user",
-            json!([
-                { "apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"], "verbs": ["create"] },
-                { "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"] },
-            ]),
-        ),
-        ("view", of_namespaces(&read, false)),
-        ("edit", of_namespaces(&both, true)),
-        ("admin", of_namespaces(&both, true)),
-    ]
 }

@@ -92,7 +92,8 @@ impl Kube {
     /// Lets those have their say who only judge.
     pub(crate) fn review(&mut self, call: &mut Call<'_>, deed: &Deed<'_>, object: &Value) -> Result<(), Failure> {
         if deed.operation != Operation::Delete {
-            podsecurity::judge(self, call, deed.operation, object)?;
+            self.check_escalation(call, object)?;
+            podsecurity::judge(self, call, deed, object)?;
         }
         if deed.operation == Operation::Create {
             self.check_quota(call, object)?;

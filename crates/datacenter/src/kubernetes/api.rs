@@ -71,7 +71,11 @@ impl Kube {
         }
         if !is_acceptable(&ask.accept) {
             let text = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
-            return Reply::failure(&Failure { details: Some(json!({})), ..Failure::new(406, "NotAcceptable", text) });
+            return Reply::failure(&Failure::new(406, "NotAcceptable", text).with_details(json!({})));
+        }
+        if !is_form_known(&ask.accept) {
+            let text = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+            return Reply::failure(&Failure::new(406, "NotAcceptable", text));
         }
         if let Some(reply) = self.general(ask) {
             return reply;
@@ -97,7 +101,10 @@ impl Kube {
         }
         let mut call = Call { ask, resource, target, is_dry_run: false, is_watch, warnings: Vec::new() };
         let reply = self.dispatch(&mut call);
-        let deprecation = call.resource.custom().and_then(|custom| custom.deprecation.clone());
+        let is_old = call.resource.is("endpoints");
+        let replaced =
+            is_old.then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
+        let deprecation = call.resource.custom().and_then(|custom| custom.deprecation.clone()).or(replaced);
         call.warnings.extend(deprecation);
         match reply {
             Ok(Reply::Object { code, object, .. }) => {
@@ -161,7 +168,12 @@ impl Kube {
             ("binding", "POST") => self.bind(call).map(|object| Reply::object(201, object)),
             ("token", "POST") => self.token(call).map(|object| Reply::object(201, object)),
             ("log", "GET") => self.log(call).map(|text| Reply::text(200, text)),
-            ("exec" | "attach" | "portforward" | "ephemeralcontainers", _) => {
+            ("exec" | "attach" | "portforward" | "ephemeralcontainers" | "proxy", _) => {
+                let object = self.read(call)?;
+                if resource.is("pods") && value::text(&object, "spec.nodeName").is_empty() {
+                    let text = format!("pod {} does not have a host assigned", value::name(&object));
+                    return Err(Failure::bad_request(text));
+                }
                 let text = "this cluster is simulated: its containers run no process that could be reached";
                 Err(Failure::new(501, "NotImplemented", text))
             }
@@ -175,6 +187,17 @@ fn is_acceptable(accept: &str) -> bool {
     let kinds = ["application/json", "application/*", "*/*", "text/plain", "text/*"];
     accept.is_empty()
         || accept.split(',').filter_map(|kind| kind.split(';').next()).any(|kind| kinds.contains(&kind.trim()))
+}
+
+/// Whether one of the forms that a client takes is one that objects have.
+fn is_form_known(accept: &str) -> bool {
+    let known = ["Table", "PartialObjectMetadata", "PartialObjectMetadataList", "APIGroupDiscoveryList"];
+    let mut kinds = accept.split(',').filter(|kind| !kind.trim().is_empty()).peekable();
+    kinds.peek().is_none()
+        || kinds.any(|kind| {
+            let form = kind.split(';').find_map(|part| part.trim().strip_prefix("as="));
+            form.is_none_or(|form| known.contains(&form))
+        })
 }
 
 /// An object in the version that it is asked for in.

@@ -40,9 +40,38 @@ pub(crate) fn yaml(bytes: &[u8]) -> Result<Body, String> {
         return json(bytes);
     }
     let text = std::str::from_utf8(bytes).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
-    let documents = yaml::documents(text)?;
-    let value = documents.first().map_or(Value::Null, converted);
+    let documents = yaml::documents(text).map_err(|error| as_go_tells(&error))?;
+    let mut value = documents.first().map_or(Value::Null, converted);
+    if !text.ends_with('\n') {
+        unended(&mut value, text);
+    }
     Ok(Body { value, twice: Vec::new() })
+}
+
+/// A mistake of YAML in Go's words: a mistake of grammar is counted from line zero there, and its place is not described.
+fn as_go_tells(error: &str) -> String {
+    let told = || {
+        let (line, rest) = error.strip_prefix("yaml: line ")?.split_once(": ")?;
+        let (_, why) = rest.strip_prefix("while parsing ")?.split_once(", ")?;
+        let line = line.parse::<usize>().ok()?.saturating_sub(1);
+        Some(format!("yaml: line {line}: {why}"))
+    };
+    told().unwrap_or_else(|| error.to_owned())
+}
+
+/// A block at the end of a text that has no last newline has none either.
+fn unended(value: &mut Value, text: &str) {
+    match value {
+        Value::Object(members) => members.values_mut().next_back().into_iter().for_each(|last| unended(last, text)),
+        Value::Array(items) => items.last_mut().into_iter().for_each(|last| unended(last, text)),
+        Value::String(own) => {
+            let line = own.strip_suffix('\n').and_then(|own| own.lines().next_back());
+            if line.is_some_and(|line| text.ends_with(line)) {
+                own.pop();
+            }
+        }
+        _ => {}
+    }
 }
 
 fn converted(yaml: &Yaml) -> Value {
@@ -167,6 +196,10 @@ mod tests {
     fn yaml_is_read_as_the_real_reader_does() {
         let read = yaml(b"a: 0644\nb: 'x'\nc: [1, 2.5, true, ~]\nd: yes\n").unwrap();
         assert_eq!(read.value, value!({ "a": 420, "b": "x", "c": [1, 2.5, true, null], "d": "yes" }));
+        let read = yaml(b"a: |\n  x\nb:\n- |\n  y: \"z\"").unwrap();
+        assert_eq!(read.value, value!({ "a": "x\n", "b": ["y: \"z\""] }));
+        let error = yaml(b"a: 1\nb: 2\nc: {d: e\nf: [\n").unwrap_err();
+        assert_eq!(error, "yaml: line 3: did not find expected ',' or '}'");
     }
 
     #[test]

@@ -61,8 +61,12 @@ fn walk(schema: &Value, own: &Value, old: Option<&Value>, path: &str, causes: &m
             let detail = if message.is_empty() { format!("failed rule: {}", text.trim()) } else { message.to_owned() };
             let place = format!("{path}{}", value::text(rule, "fieldPath"));
             let mut cause = Cause::required(if place.is_empty() { "<nil>" } else { &place }, "");
-            // The value is not told, only that it is wrong.
-            (cause.reason, cause.message) = ("FieldValueInvalid", format!("Invalid value: {detail}"));
+            // The value is told where it is a simple one.
+            let shown = match own {
+                Value::Object(_) | Value::Array(_) | Value::Null => String::new(),
+                simple => format!("{}: ", super::status::shown(simple)),
+            };
+            (cause.reason, cause.message) = ("FieldValueInvalid", format!("Invalid value: {shown}{detail}"));
             match value::text(rule, "reason") {
                 "FieldValueForbidden" => cause.reason = "FieldValueForbidden",
                 "FieldValueRequired" => cause.reason = "FieldValueRequired",
@@ -480,7 +484,7 @@ mod tests {
         let causes = judge(&schema, &new, Some(&old));
         assert_eq!(
             (causes[0].field.as_str(), causes[0].message.as_str()),
-            ("spec.a", "Invalid value: Value is immutable")
+            ("spec.a", "Invalid value: 2: Value is immutable")
         );
     }
 }

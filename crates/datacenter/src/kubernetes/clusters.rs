@@ -11,8 +11,10 @@ use super::webhooks::certificate::ServingCertificate;
 use super::webhooks::served::Webhook;
 use super::workloads::PodFault;
 use super::workloads::nodes::Told;
+use super::workloads::volumes::Provisioner;
 use crate::datacenter::Datacenter;
 use crate::talos::cluster::KubeNode;
+use crate::talos::config::Config;
 use crate::world::World;
 use crate::world::events::Event;
 
@@ -105,18 +107,23 @@ impl World {
             .find_map(|node| node.config().cloned());
         let Some(config) = config else { return };
         let seed = self.chance.number("kubernetes cluster");
+        let services = range(&config, "serviceSubnets", (Ipv4Addr::new(10, 96, 0, 0), 12));
         let mut latencies = self.latencies.talos.workloads.clone();
         latencies.pulls.insert(0, ("coredns".to_owned(), self.latencies.talos.dns));
         let setup = Setup {
             seed,
             version: config.kubernetes_version.clone(),
-            services: (Ipv4Addr::new(10, 96, 0, 0), (1 << 20) - 2),
+            services: (services.0, u32::MAX.checked_shr(services.1.into()).unwrap_or(0).saturating_sub(1)),
+            pods: range(&config, "podSubnets", (Ipv4Addr::new(10, 244, 0, 0), 16)),
             authority: config.kubernetes.as_ref().map(|authority| authority.pem.clone()).unwrap_or_default(),
             endpoint: config.endpoint.clone(),
             latencies,
             factor: self.latencies.factor,
         };
-        let kube = Kube::new(setup, self.now, self.calendar);
+        let mut kube = Kube::new(setup, self.now, self.calendar);
+        for faulty in &self.faulty_pods {
+            kube.set_fault(&faulty.namespace, &faulty.prefix, Some(faulty.fault));
+        }
         let is_new_etcd = self.kubernetes.all.insert(key.to_owned(), (etcd, kube)).is_some();
         if is_new_etcd && let Some(cluster) = self.talos.clusters.get_mut(key) {
             // Whoever was registered with the old one has to do so again.
@@ -156,6 +163,20 @@ impl World {
     }
 }
 
+/// The first range of IPv4 that a configuration names; Talos' own where it names none.
+fn range(config: &Config, key: &str, otherwise: (Ipv4Addr, u8)) -> (Ipv4Addr, u8) {
+    let new = config.documents_of("KubeNetworkConfig").next().map(|document| document.value.texts_at(key));
+    let old = || config.machine().map(|machine| machine.texts_at(&format!("cluster.network.{key}")));
+    let named = new.or_else(old).unwrap_or_default();
+    let mut read = named.into_iter().filter_map(|text| {
+        let (address, length) = text.split_once('/')?;
+        let (address, length) = (address.parse::<Ipv4Addr>().ok()?, length.parse::<u8>().ok()?);
+        let mask = u32::MAX.checked_shl(32_u32.checked_sub(length.into())?).unwrap_or(0);
+        Some((Ipv4Addr::from(u32::from(address) & mask), length))
+    });
+    read.next().unwrap_or(otherwise)
+}
+
 /// What bad luck and other people do to clusters of Kubernetes, and what may be looked at without asking.
 impl Datacenter {
     fn in_cluster<T>(&self, name: &str, act: impl FnOnce(&mut Kube) -> T) -> Option<T> {
@@ -176,6 +197,19 @@ impl Datacenter {
         let serve = |kube: &mut Kube| match webhook {
             Some(webhook) => drop(kube.hooks.insert(target.to_owned(), webhook)),
             None => drop(kube.hooks.remove(target)),
+        };
+        self.in_cluster(cluster, serve).is_some()
+    }
+
+    /// Makes volumes for claims of StorageClasses with this provisioner (`driver.longhorn.io`). Nothing ends that: who claims then
+    /// waits.
+    pub fn serve_provisioner(&self, cluster: &str, driver: &str, provisioner: Option<Provisioner>) -> bool {
+        let serve = |kube: &mut Kube| {
+            match provisioner {
+                Some(provisioner) => drop(kube.provisioners.insert(driver.to_owned(), provisioner)),
+                None => drop(kube.provisioners.remove(driver)),
+            }
+            kube.note_claims();
         };
         self.in_cluster(cluster, serve).is_some()
     }

@@ -10,9 +10,10 @@ use super::delete::{Options, Propagation};
 use super::kube::{CONTROLLER, CONTROLLER_STATUS, Due, Key, Kube};
 use super::value;
 use super::workloads::AGAIN;
+use super::workloads::volumes::CLAIMS;
 
 /// Collections whose objects somebody always looks after.
-const LOOKED_AFTER: [&str; 10] = [
+const LOOKED_AFTER: [&str; 11] = [
     "namespaces",
     "pods",
     "services",
@@ -22,6 +23,7 @@ const LOOKED_AFTER: [&str; 10] = [
     "daemonsets.apps",
     "statefulsets.apps",
     "jobs.batch",
+    "persistentvolumeclaims",
     DEFINITIONS,
 ];
 
@@ -50,6 +52,19 @@ impl Kube {
     pub(crate) fn erased(&mut self, collection: &str, object: &Value) {
         if collection == DEFINITIONS {
             self.definition_gone(object);
+        }
+        match collection {
+            CLAIMS => self.claim_gone(object),
+            // Its claims may have waited for it.
+            "pods" => {
+                for volume in value::items(object, "spec.volumes") {
+                    let claim = value::text(volume, "persistentVolumeClaim.claimName");
+                    if !claim.is_empty() {
+                        self.note((Arc::from(CLAIMS), value::namespace(object).to_owned(), claim.to_owned()));
+                    }
+                }
+            }
+            _ => {}
         }
         let namespace = value::namespace(object);
         if !namespace.is_empty() && self.get("namespaces", "", namespace).is_some_and(|it| value::is_deleting(&it)) {
@@ -153,12 +168,14 @@ impl Kube {
     }
 
     fn is_claim_used(&self, claim: &Value) -> bool {
+        if value::text(claim, "kind") == "PersistentVolume" {
+            return value::text(claim, "status.phase") == "Bound";
+        }
         let pods = self.store.all("pods", value::namespace(claim));
         let mut volumes = pods
             .filter(|pod| !["Succeeded", "Failed"].contains(&value::text(pod, "status.phase")))
             .flat_map(|pod| value::items(pod, "spec.volumes"));
-        value::text(claim, "kind") == "PersistentVolumeClaim"
-            && volumes.any(|volume| value::text(volume, "persistentVolumeClaim.claimName") == value::name(claim))
+        volumes.any(|volume| value::text(volume, "persistentVolumeClaim.claimName") == value::name(claim))
     }
 
     fn drop_finalizer(&mut self, key: &Key, word: &str) {

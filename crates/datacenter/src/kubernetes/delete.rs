@@ -10,7 +10,7 @@ use super::api::{Call, self_version};
 use super::kinds::Resource;
 use super::kube::{Due, Kube, stamp};
 use super::status::{Cause, Failure};
-use super::{body, value};
+use super::{body, protobuf, value};
 
 /// What becomes of dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ impl Options {
         let query = &call.ask.query;
         let given = if call.ask.body.iter().all(u8::is_ascii_whitespace) {
             json!({})
+        } else if call.ask.content_type.starts_with(protobuf::KIND) {
+            protobuf::read(&call.ask.body).map_err(Failure::bad_request)?
         } else {
             body::yaml(&call.ask.body)
                 .map_err(|error| Failure::bad_request(format!("couldn't get version/kind; json parse error: {error}")))?
@@ -97,7 +99,7 @@ impl Options {
             if resource.group.is_empty() {
                 value::remove(&mut details, "group");
             }
-            Failure { details: Some(details), ..Failure::new(409, "Conflict", text) }
+            Failure::new(409, "Conflict", text).with_details(details)
         };
         let (uid, version) = (value::uid(object), value::text(object, "metadata.resourceVersion"));
         if let Some(given) = self.uid.as_deref().filter(|given| *given != uid) {
@@ -243,6 +245,13 @@ impl Kube {
             !finalizers.is_empty() || collection == "namespaces" && !value::items(object, "spec.finalizers").is_empty();
         if !waits && grace == 0 {
             return match self.erase(&collection, &namespace, &name) {
+                // A pod is told that it had no time left.
+                Some(object) if collection == "pods" => {
+                    let mut told = Value::clone(&object);
+                    value::default(&mut told, "metadata.deletionTimestamp", self.stamp());
+                    value::set(&mut told, "metadata.deletionGracePeriodSeconds", 0);
+                    Ended::Gone(Arc::new(told))
+                }
                 Some(object) => Ended::Gone(object),
                 None => Ended::Waits(object.clone()),
             };
@@ -272,6 +281,11 @@ impl Kube {
         if collection == "namespaces" {
             value::set(&mut new, "status.phase", "Terminating");
         }
+        if collection == super::crd::DEFINITIONS {
+            let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+            let told = ("InstanceDeletionPending", message);
+            super::crd::condition(&mut new, &self.stamp(), "Terminating", "True", told);
+        }
         let object = self.put(&collection, new);
         if collection == "pods" && grace > 0 {
             self.pod_ends(&object, grace);
@@ -292,14 +306,18 @@ impl Kube {
         };
         let mut new = Value::clone(&old);
         match value::at(&given, "spec.finalizers").cloned() {
-            Some(list) => value::set(&mut new, "spec.finalizers", list),
-            None => drop(value::remove(&mut new, "spec.finalizers")),
+            Some(Value::Array(list)) if !list.is_empty() => value::set(&mut new, "spec.finalizers", list),
+            _ => drop(value::remove(&mut new, "spec.finalizers")),
         }
         Ok(self.put_or_end(&resource, new))
     }
 
     /// A pod is told to end, and what runs in it does so within its time.
     fn pod_ends(&mut self, pod: &Value, grace: i64) {
+        // Nobody ends what runs on a node that is not there.
+        if self.get("nodes", "", value::text(pod, "spec.nodeName")).is_none() {
+            return;
+        }
         let span = self.setup.latencies.stop;
         let wait = self.draw("kubernetes pod stop", span).min(self.scaled(grace as f64));
         let moment = super::workloads::pods::Moment::gone(pod);

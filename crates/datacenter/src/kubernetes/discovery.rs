@@ -24,6 +24,24 @@ const CHECKS: [&str; 8] = [
     "shutdown",
 ];
 
+/// The groups in the order in which the real server tells them; those of definitions come after.
+const PRIORITIES: [&str; 14] = [
+    "apiregistration.k8s.io",
+    "apps",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "batch",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+];
+
 impl Kube {
     /// Answers what is asked of the server itself; nothing if it is about objects.
     pub(crate) fn general(&self, ask: &Ask) -> Option<Reply> {
@@ -68,7 +86,10 @@ impl Kube {
                     .or_else(|| is_built.then(|| Reply::failure(&Failure::unknown_resource())))
             }
             ["openapi", "v3"] => Some(Reply::text(200, openapi::index(self).to_string())),
-            ["openapi", "v3", rest @ ..] => openapi::document(self, rest).map(|document| Reply::object(200, document)),
+            ["openapi", "v3", rest @ ..] => Some(match openapi::document(self, rest) {
+                Some(document) => Reply::object(200, document),
+                None => Reply::Raw(404, "", Vec::new()),
+            }),
             ["openapi", "v2"] => Some(Reply::object(200, openapi::old(self))),
             _ => None,
         }
@@ -85,6 +106,7 @@ impl Kube {
                 None => groups.push((resource.group.clone(), vec![resource.version.clone()])),
             }
         }
+        groups.sort_by_key(|(name, _)| PRIORITIES.iter().position(|own| own == name).unwrap_or(PRIORITIES.len()));
         for (_, versions) in &mut groups {
             versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
         }
@@ -182,6 +204,7 @@ fn sub_verbs(resource: &Resource, sub: &str) -> Vec<&'static str> {
         "finalize" => vec!["update"],
         "log" => vec!["get"],
         "exec" | "attach" | "portforward" => vec!["create", "get"],
+        "proxy" => vec!["create", "delete", "get", "patch", "update"],
         _ if resource.has(sub) => vec!["create"],
         _ => Vec::new(),
     }
@@ -197,6 +220,7 @@ fn sub_kind(resource: &Resource, sub: &str) -> (String, String, String) {
         "exec" => (String::new(), "v1".into(), "PodExecOptions".into()),
         "attach" => (String::new(), "v1".into(), "PodAttachOptions".into()),
         "portforward" => (String::new(), "v1".into(), "PodPortForwardOptions".into()),
+        "proxy" => (String::new(), "v1".into(), format!("{}ProxyOptions", resource.kind)),
         _ => (resource.group.clone(), resource.version.clone(), resource.kind.clone()),
     }
 }

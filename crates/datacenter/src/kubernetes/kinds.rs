@@ -44,6 +44,8 @@ pub(crate) struct Custom {
     pub(crate) preserves_unknown: bool,
     pub(crate) scale: Option<ScalePaths>,
     pub(crate) columns: Vec<Value>,
+    /// The fields that objects can be chosen by: `spec.mode`.
+    pub(crate) selectable: Vec<String>,
     pub(crate) deprecation: Option<String>,
 }
 

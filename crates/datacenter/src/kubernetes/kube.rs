@@ -16,10 +16,16 @@ use super::trial::Trial;
 use super::value;
 use super::webhooks::Hooks;
 use super::workloads::Workloads;
+use super::workloads::volumes::Provisioner;
 use crate::blueprint::Span;
 use crate::blueprint::WorkloadLatencies;
 use crate::chance::Chance;
 use crate::talos::stages::uuid;
+
+mod moments;
+mod writers;
+pub(crate) use moments::{stamp, unstamp};
+pub(crate) use writers::{CONTROLLER, CONTROLLER_STATUS, KUBELET, SCHEDULER, SERVER, SERVER_STATUS, TALOS, Writer};
 
 /// Something that happens in a cluster of itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +36,8 @@ pub(crate) enum Due {
     Reconcile,
     /// An object is to be looked at again.
     Look(Key),
+    /// A volume is made for a claim.
+    Provision(Key),
     /// Something happens to a pod, if it still is this one.
     Pod(super::workloads::pods::Moment),
 }
@@ -41,6 +49,8 @@ pub(crate) struct Setup {
     pub(crate) version: String,
     /// The first address of services, and how many there are.
     pub(crate) services: (std::net::Ipv4Addr, u32),
+    /// The range that nodes have the addresses of their pods from: the first, and the length of its prefix.
+    pub(crate) pods: (std::net::Ipv4Addr, u8),
     /// The certificate of the cluster's authority, as pods find it.
     pub(crate) authority: String,
     pub(crate) endpoint: String,
@@ -62,6 +72,8 @@ pub(crate) struct Kube {
     /// The resources that definitions add, by group, plural and version.
     pub(crate) customs: BTreeMap<(String, String, String), Arc<Resource>>,
     pub(crate) hooks: Hooks,
+    /// Who makes volumes, by the name that classes know him by.
+    pub(crate) provisioners: BTreeMap<String, Provisioner>,
     pub(crate) workloads: Workloads,
     /// The objects that name an owner, by its uid.
     pub(crate) dependents: BTreeMap<String, BTreeSet<Key>>,
@@ -89,6 +101,7 @@ impl Kube {
             setup,
             customs: BTreeMap::new(),
             hooks: Hooks::new(),
+            provisioners: BTreeMap::new(),
             workloads: Workloads::default(),
             dependents: BTreeMap::new(),
             uids: BTreeMap::new(),
@@ -128,6 +141,7 @@ impl Kube {
             Due::Establish(name) => self.establish(name),
             Due::Reconcile => self.reconcile(),
             Due::Look(key) => self.note(key.clone()),
+            Due::Provision(key) => self.provision(key),
             Due::Pod(moment) => self.pod_moment(moment),
         }
     }
@@ -325,28 +339,6 @@ impl Kube {
     }
 }
 
-/// A part of the cluster that writes objects.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Writer<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) subresource: &'a str,
-}
-
-/// The controllers.
-pub(crate) const CONTROLLER: Writer<'_> = Writer { name: "kube-controller-manager", subresource: "" };
-/// The controllers, writing what they saw.
-pub(crate) const CONTROLLER_STATUS: Writer<'_> = Writer { name: "kube-controller-manager", subresource: "status" };
-/// The agents of the nodes.
-pub(crate) const KUBELET: Writer<'_> = Writer { name: "kubelet", subresource: "status" };
-/// The scheduler.
-pub(crate) const SCHEDULER: Writer<'_> = Writer { name: "kube-scheduler", subresource: "" };
-/// The server itself.
-pub(crate) const SERVER: Writer<'_> = Writer { name: "kube-apiserver", subresource: "" };
-/// The server itself, writing what it found.
-pub(crate) const SERVER_STATUS: Writer<'_> = Writer { name: "kube-apiserver", subresource: "status" };
-/// What a node brings along when its cluster begins.
-pub(crate) const TALOS: Writer<'_> = Writer { name: "talos", subresource: "" };
-
 /// Whether changes of what is wanted are counted.
 fn has_generation(resource: &Resource) -> bool {
     resource.custom().is_some()
@@ -369,42 +361,4 @@ fn has_generation(resource: &Resource) -> bool {
             "customresourcedefinitions.apiextensions.k8s.io",
         ]
         .contains(&resource.qualified().as_str())
-}
-
-/// A moment as objects write it: `2026-09-21T14:13:20Z`.
-pub(crate) fn stamp(since_1970: Duration) -> String {
-    let [year, month, day, hour, minute, second] = castle_seams::calendar(since_1970.as_secs());
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// A moment that objects wrote, as the time since 1970; nothing if it is none.
-pub(crate) fn unstamp(text: &str) -> Option<Duration> {
-    let part = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
-    let (year, month, day) = (part(0, 4)?, part(5, 7)?, part(8, 10)?);
-    let (hour, minute, second) = (part(11, 13)?, part(14, 16)?, part(17, 19)?);
-    let shifted_year = if month <= 2 { year.checked_sub(1)? } else { year };
-    let month_from_march = (month + 9) % 12;
-    let (era, year_of_era) = (shifted_year / 400, shifted_year % 400);
-    let day_of_year = (153 * month_from_march + 2) / 5 + day.checked_sub(1)?;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = (era * 146_097 + day_of_era).checked_sub(719_468)?;
-    Some(Duration::from_secs(days * 86_400 + hour * 3_600 + minute * 60 + second))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moments_are_written_as_dates_and_read_again() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_827_696, "2000-02-29T12:34:56Z"),
-            (1_790_000_000, "2026-09-21T14:13:20Z"),
-        ] {
-            assert_eq!(stamp(Duration::from_secs(seconds)), text);
-            assert_eq!(unstamp(text), Some(Duration::from_secs(seconds)));
-        }
-        assert_eq!(unstamp("soon"), None);
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha512};
 
 use super::discovery::by_kind;
 use super::kinds::{Resource, Shape};
@@ -24,7 +24,7 @@ pub(crate) fn index(kube: &Kube) -> Value {
     for (group, version) in versions {
         let path = if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") };
         // A document changes with its resources, and clients ask for it anew by its hash.
-        let mut hash = Sha256::new();
+        let mut hash = Sha512::new();
         for (kind, resource) in by_kind(kube, &group, &version) {
             hash.update(kind);
             if let Shape::Custom(custom) = &resource.shape {

@@ -35,7 +35,7 @@ impl Kube {
             STRATEGIC => return Err(Failure::media_type(&[JSON, MERGE, APPLY])),
             _ => {
                 let failure = Failure::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
-                return Err(Failure { details: Some(json!({})), ..failure });
+                return Err(failure.with_details(json!({})));
             }
         }
         call.is_dry_run = call.ask.query.is_dry_run("PatchOptions")?;
@@ -212,7 +212,7 @@ fn conflict(conflicts: &[managers::Conflict]) -> Failure {
         })
         .collect();
     let failure = Failure::new(409, "Conflict", managers::message(conflicts));
-    Failure { details: Some(json!({ "causes": causes })), ..failure }
+    failure.with_details(json!({ "causes": causes }))
 }
 
 /// JSON merge patch (RFC 7396).
@@ -249,7 +249,7 @@ pub(crate) fn json_patch(target: &Value, patch: &Value) -> Result<Value, Failure
     }
     stepped(target, operations).map_err(|_| {
         let text = "the server rejected our request due to an error in our request";
-        Failure { details: Some(json!({})), ..Failure::new(422, "Invalid", text) }
+        Failure::new(422, "Invalid", text).with_details(json!({}))
     })
 }
 

@@ -20,6 +20,15 @@ const WATCH: Duration = Duration::from_secs(2_700);
 /// How often a watch is told how far it has come.
 const BOOKMARK: Duration = Duration::from_secs(60);
 
+/// The revision of a list that goes on with whatever there is.
+const ANY_REVISION: u64 = u64::MAX;
+
+/// What a client shows to get what comes after a place.
+fn continued(revision: u64, (namespace, name): &Place) -> String {
+    let token = json!({ "v": "meta.k8s.io/v1", "rv": revision, "start": format!("{namespace}/{name}\u{0}") });
+    URL_SAFE_NO_PAD.encode(token.to_string())
+}
+
 /// A choice among the objects of a collection.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
@@ -56,9 +65,10 @@ impl Kube {
     pub(crate) fn choice(&self, call: &Call<'_>) -> Result<Choice, Failure> {
         let (resource, query) = (&call.resource, &call.ask.query);
         let collection = resource.qualified();
-        let mut fields = Fields::parse(&collection, &[], query.get("fieldSelector").unwrap_or_default())?;
+        let custom = resource.custom().map(|custom| custom.selectable.as_slice());
+        let mut fields = Fields::parse(&collection, custom, query.get("fieldSelector").unwrap_or_default())?;
         if !call.target.name.is_empty() {
-            fields = Fields::parse(&collection, &[], &format!("metadata.name={}", call.target.name))?;
+            fields = Fields::parse(&collection, custom, &format!("metadata.name={}", call.target.name))?;
         }
         Ok(Choice {
             collection,
@@ -112,8 +122,8 @@ impl Kube {
         if rest > 0
             && let Some(last) = page.last()
         {
-            let token = json!({ "v": "meta.k8s.io/v1", "rv": revision, "start": format!("{}/{}\u{0}", value::namespace(last), value::name(last)) });
-            value::set(&mut metadata, "continue", URL_SAFE_NO_PAD.encode(token.to_string()));
+            let place = (value::namespace(last).to_owned(), value::name(last).to_owned());
+            value::set(&mut metadata, "continue", continued(revision, &place));
             if choice.labels.is_empty() && choice.fields.is_empty() {
                 value::set(&mut metadata, "remainingItemCount", rest);
             }
@@ -170,7 +180,7 @@ impl Kube {
         if version > current {
             let details = json!({ "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }], "retryAfterSeconds": 1 });
             let text = format!("Timeout: Too large resource version: {version}, current: {current}");
-            return Err(Failure { details: Some(details), ..Failure::new(504, "Timeout", text) });
+            return Err(Failure::new(504, "Timeout", text).with_details(details));
         }
         if matching == Some("Exact") && version != 0 && version < self.store.compacted() {
             return Err(Failure::expired("The resourceVersion for the provided list is too old."));
@@ -186,17 +196,27 @@ impl Kube {
             Some(((namespace.to_owned(), name.trim_end_matches('\u{0}').to_owned()), token.get("rv")?.as_u64()?))
         };
         let Some((place, revision)) = read() else {
-            let text =
-                "invalid continue token: continue key is not valid: invalid character looking for beginning of value";
-            return Err(Failure::bad_request(text));
+            let why = match URL_SAFE_NO_PAD.decode(token) {
+                Err(_) => "illegal base64 data at input byte 0".to_owned(),
+                Ok(bytes) => {
+                    let first = bytes.first().map(|byte| char::from(*byte)).unwrap_or_default();
+                    let shown =
+                        if first.is_control() { format!("\\u{:04x}", u32::from(first)) } else { first.to_string() };
+                    format!("invalid character '{shown}' looking for beginning of value")
+                }
+            };
+            return Err(Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}")));
         };
-        if revision < self.store.compacted() {
+        if revision < self.store.compacted() && revision != ANY_REVISION {
             let text = "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
                         the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
                         Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
                         deleted between the time the first chunk was returned and now may show up in the list.";
-            return Err(Failure::expired(text));
+            let token = continued(ANY_REVISION, &place);
+            return Err(Failure { resumes: Some(token), ..Failure::expired(text) });
         }
+        // Whoever goes on after that takes what there is.
+        let revision = if revision == ANY_REVISION { self.store.revision() } else { revision };
         Ok((Some(place), revision))
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Ask {
     pub(crate) user_agent: String,
     pub(crate) body: Vec<u8>,
     pub(crate) user: User,
+    /// Who asks, where he does so in the name of another.
+    pub(crate) behind: Option<User>,
 }
 
 /// Who asks.

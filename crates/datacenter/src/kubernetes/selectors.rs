@@ -5,6 +5,8 @@ use serde_json::Value;
 use super::status::Failure;
 use super::value;
 
+mod parse;
+
 /// What a label must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Demand {
@@ -23,57 +25,7 @@ pub(crate) struct Labels(Vec<Demand>);
 impl Labels {
     /// Reads a choice as requests write it: `a=b,c in (d, e),!f`.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        let refuse = |detail: &str| {
-            let message = format!("unable to parse requirement: {detail}");
-            Failure::bad_request(message)
-        };
-        let mut demands = Vec::new();
-        for part in split(text) {
-            let part = part.trim();
-            if part.is_empty() {
-                continue;
-            }
-            let demand = if let Some(key) = part.strip_prefix('!') {
-                Demand::Absent(key.trim().to_owned())
-            } else if let Some((key, value)) = part.split_once("!=") {
-                Demand::NotIn(key.trim().to_owned(), vec![value.trim().to_owned()])
-            } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-                Demand::In(key.trim().to_owned(), vec![value.trim().to_owned()])
-            } else if let Some((key, rest)) = part.split_once(" notin ").or_else(|| part.split_once(" notin(")) {
-                Demand::NotIn(key.trim().to_owned(), listed(rest))
-            } else if let Some((key, rest)) = part.split_once(" in ").or_else(|| part.split_once(" in(")) {
-                Demand::In(key.trim().to_owned(), listed(rest))
-            } else if let Some((key, number)) = part.split_once('>') {
-                Demand::Above(
-                    key.trim().to_owned(),
-                    number
-                        .trim()
-                        .parse()
-                        .map_err(|_| refuse("values[0]: for 'Gt', 'Lt' operators, the value must be an integer"))?,
-                )
-            } else if let Some((key, number)) = part.split_once('<') {
-                Demand::Below(
-                    key.trim().to_owned(),
-                    number
-                        .trim()
-                        .parse()
-                        .map_err(|_| refuse("values[0]: for 'Gt', 'Lt' operators, the value must be an integer"))?,
-                )
-            } else {
-                Demand::Exists(part.to_owned())
-            };
-            let (key, values) = demand.parts();
-            if let Some(fault) = super::validate::names::qualified(key).into_iter().next() {
-                return Err(refuse(&format!("key: Invalid value: {key:?}: {fault}")));
-            }
-            for (at, value) in values.iter().enumerate() {
-                if let Some(fault) = super::validate::names::label_value(value) {
-                    return Err(refuse(&format!("values[{at}][{key}]: Invalid value: {value:?}: {fault}")));
-                }
-            }
-            demands.push(demand);
-        }
-        Ok(Self(demands))
+        parse::parse(text).map(Self).map_err(Failure::bad_request)
     }
 
     /// The choice that a selector of an object makes; nothing if there is none.
@@ -135,37 +87,6 @@ impl Labels {
     }
 }
 
-impl Demand {
-    fn parts(&self) -> (&str, &[String]) {
-        match self {
-            Self::In(key, values) | Self::NotIn(key, values) => (key, values),
-            Self::Exists(key) | Self::Absent(key) | Self::Above(key, _) | Self::Below(key, _) => (key, &[]),
-        }
-    }
-}
-
-/// The parts between commas that are in no parentheses.
-fn split(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut from) = (Vec::new(), 0_u32, 0);
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'(' => depth += 1,
-            b')' => depth = depth.saturating_sub(1),
-            b',' if depth == 0 => {
-                parts.push(&text[from..at]);
-                from = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&text[from..]);
-    parts
-}
-
-fn listed(text: &str) -> Vec<String> {
-    text.trim().trim_matches(['(', ')']).split(',').map(|value| value.trim().to_owned()).collect()
-}
-
 /// A choice by fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields(Vec<(String, bool, String)>);
@@ -208,7 +129,9 @@ fn selectable(collection: &str) -> &'static [&'static str] {
 
 impl Fields {
     /// Reads a choice: `metadata.name=a,status.phase!=Running`.
-    pub(crate) fn parse(collection: &str, extra: &[String], text: &str) -> Result<Self, Failure> {
+    ///
+    /// Objects of definitions can be chosen by what these say.
+    pub(crate) fn parse(collection: &str, custom: Option<&[String]>, text: &str) -> Result<Self, Failure> {
         let mut all = Vec::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, is_equal, value) = if let Some((key, value)) = part.split_once("!=") {
@@ -221,9 +144,10 @@ impl Fields {
             };
             let is_known = ["metadata.name", "metadata.namespace"].contains(&key)
                 || selectable(collection).contains(&key)
-                || extra.iter().any(|own| own == key);
+                || custom.unwrap_or_default().iter().any(|own| own == key);
             if !is_known {
-                let message = if !selectable(collection).is_empty() {
+                let is_told = custom.is_some() || !selectable(collection).is_empty();
+                let message = if is_told {
                     format!("field label not supported: {key}")
                 } else {
                     format!("{key:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
@@ -287,9 +211,9 @@ mod tests {
     #[test]
     fn fields_choose_where_they_can() {
         let pod = json!({ "metadata": { "name": "x" }, "status": { "phase": "Running" } });
-        let fields = Fields::parse("pods", &[], "metadata.name=x,status.phase!=Failed").unwrap();
+        let fields = Fields::parse("pods", None, "metadata.name=x,status.phase!=Failed").unwrap();
         assert!(fields.chooses(&pod));
-        let error = Fields::parse("pods", &[], "spec.foo=1").unwrap_err();
+        let error = Fields::parse("pods", None, "spec.foo=1").unwrap_err();
         assert_eq!(error.message, "field label not supported: spec.foo");
     }
 }

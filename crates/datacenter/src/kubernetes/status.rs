@@ -12,7 +12,9 @@ pub(crate) struct Failure {
     pub(crate) code: u16,
     pub(crate) reason: Cow<'static, str>,
     pub(crate) message: String,
-    pub(crate) details: Option<Value>,
+    pub(crate) details: Option<Box<Value>>,
+    /// The token by which a list that cannot go on as it was goes on nevertheless.
+    pub(crate) resumes: Option<String>,
 }
 
 /// One thing that is wrong with an object.
@@ -99,15 +101,18 @@ pub(crate) fn aggregate<T: AsRef<str>>(texts: &[T]) -> String {
 
 impl Failure {
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason: Cow::Borrowed(reason), message: message.into(), details: None }
+        Self { code, reason: Cow::Borrowed(reason), message: message.into(), details: None, resumes: None }
     }
 
-    fn about(mut self, resource: &Resource, name: &str) -> Self {
+    pub(crate) fn with_details(self, details: Value) -> Self {
+        Self { details: Some(Box::new(details)), ..self }
+    }
+
+    fn about(self, resource: &Resource, name: &str) -> Self {
         let mut details = named(name);
         put(&mut details, "group", &resource.group);
         put(&mut details, "kind", &resource.plural);
-        self.details = Some(Value::Object(details));
-        self
+        self.with_details(Value::Object(details))
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -121,13 +126,13 @@ impl Failure {
 
     pub(crate) fn not_allowed() -> Self {
         let text = "the server does not allow this method on the requested resource";
-        Self { details: Some(json!({})), ..Self::new(405, "MethodNotAllowed", text) }
+        Self::new(405, "MethodNotAllowed", text).with_details(json!({}))
     }
 
     /// There is no such path below a group that is served.
     pub(crate) fn unknown_resource() -> Self {
         let message = "the server could not find the requested resource";
-        Self { details: Some(json!({})), ..Self::new(404, "NotFound", message) }
+        Self::new(404, "NotFound", message).with_details(json!({}))
     }
 
     pub(crate) fn already_exists(resource: &Resource, name: &str) -> Self {
@@ -167,13 +172,13 @@ impl Failure {
             .collect();
         details.insert("causes".to_owned(), Value::Array(list));
         let message = format!("{qualified} {name:?} is invalid: {}", aggregate(&texts));
-        Self { details: Some(Value::Object(details)), ..Self::new(422, "Invalid", message) }
+        Self::new(422, "Invalid", message).with_details(Value::Object(details))
     }
 
     pub(crate) fn internal(why: &str) -> Self {
         let details = json!({ "causes": [{ "message": why }] });
         let message = format!("Internal error occurred: {why}");
-        Self { details: Some(details), ..Self::new(500, "InternalError", message) }
+        Self::new(500, "InternalError", message).with_details(details)
     }
 
     pub(crate) fn expired(message: impl Into<String>) -> Self {
@@ -201,8 +206,11 @@ impl Failure {
             if !self.reason.is_empty() {
                 members.insert("reason".to_owned(), json!(self.reason));
             }
+            if let Some(token) = &self.resumes {
+                members.insert("metadata".to_owned(), json!({ "continue": token }));
+            }
             if let Some(details) = &self.details {
-                members.insert("details".to_owned(), details.clone());
+                members.insert("details".to_owned(), Value::clone(details));
             }
             members.insert("code".to_owned(), json!(self.code));
         }

@@ -1,6 +1,6 @@
 //! Objects of definitions: pruned, given their defaults, and judged by the schema that the definition holds.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::decode::{self, Findings};
 use super::fields::node::{Form, Node};
@@ -85,91 +85,74 @@ fn child<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
 /// Takes away what the schema does not know, gives what it says, and writes metadata as all objects do.
 pub(crate) fn complete(custom: &Custom, object: &mut Value) {
     if !custom.preserves_unknown {
-        prune(&custom.schema, object, true);
+        prune(&custom.schema, object);
     }
     if let (Some(metadata), Some(definition)) = (object.get_mut("metadata"), definitions().named("meta.v1.ObjectMeta"))
     {
         decode::normalise(definition, metadata);
     }
-    fill(&custom.schema, object, true);
+    fill(&custom.schema, object);
     drop_nulls(&custom.schema, object);
-    fill(&custom.schema, object, true);
+    fill(&custom.schema, object);
 }
 
-fn prune(schema: &Value, value: &mut Value, is_root: bool) {
-    let is_resource = is_root || flag(schema, "x-kubernetes-embedded-resource");
+/// What is done to an object: by its schema, and whether it is the whole.
+type Act<'a> = dyn FnMut(&Value, &mut Map<String, Value>, bool) + 'a;
+
+/// Does something to every object within a value, from the outside in, each with its schema.
+fn every_object(schema: &Value, value: &mut Value, is_root: bool, act: &mut Act<'_>) {
     match value {
         Value::Object(members) => {
-            let keeps = preserves(schema) || flag(schema, "additionalProperties");
-            members.retain(|name, _| {
-                keeps
-                    || child(schema, name).is_some()
-                    || is_resource && ["apiVersion", "kind", "metadata"].contains(&name.as_str())
-            });
+            act(schema, members, is_root);
             for (name, member) in members.iter_mut() {
                 if let Some(schema) = child(schema, name).filter(|_| !(is_root && name == "metadata")) {
-                    prune(schema, member, false);
+                    every_object(schema, member, false, act);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
-                items.iter_mut().for_each(|item| prune(schema, item, false));
+                items.iter_mut().for_each(|item| every_object(schema, item, false, act));
             }
         }
         _ => {}
     }
 }
 
-fn fill(schema: &Value, value: &mut Value, is_root: bool) {
-    match value {
-        Value::Object(members) => {
-            for (name, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-                let is_null = members.get(name).is_some_and(Value::is_null) && !flag(schema, "nullable");
-                if let Some(default) = schema.get("default")
-                    && (!members.contains_key(name) || is_null)
-                    && !(is_root && name == "metadata")
-                {
-                    members.insert(name.clone(), default.clone());
-                }
-            }
-            for (name, member) in members.iter_mut() {
-                if let Some(schema) = child(schema, name).filter(|_| !(is_root && name == "metadata")) {
-                    fill(schema, member, false);
-                }
+fn prune(schema: &Value, value: &mut Value) {
+    every_object(schema, value, true, &mut |schema, members, is_root| {
+        let is_resource = is_root || flag(schema, "x-kubernetes-embedded-resource");
+        let keeps = preserves(schema) || flag(schema, "additionalProperties");
+        members.retain(|name, _| {
+            keeps
+                || child(schema, name).is_some()
+                || is_resource && ["apiVersion", "kind", "metadata"].contains(&name.as_str())
+        });
+    });
+}
+
+fn fill(schema: &Value, value: &mut Value) {
+    every_object(schema, value, true, &mut |schema, members, is_root| {
+        for (name, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let is_null = members.get(name).is_some_and(Value::is_null) && !flag(schema, "nullable");
+            if let Some(default) = schema.get("default")
+                && (!members.contains_key(name) || is_null)
+                && !(is_root && name == "metadata")
+            {
+                members.insert(name.clone(), default.clone());
             }
         }
-        Value::Array(items) => {
-            if let Some(schema) = schema.get("items") {
-                items.iter_mut().for_each(|item| fill(schema, item, false));
-            }
-        }
-        _ => {}
-    }
+    });
 }
 
 /// A `null` that is not allowed and has a default counts as nothing.
 fn drop_nulls(schema: &Value, value: &mut Value) {
-    match value {
-        Value::Object(members) => {
-            members.retain(|name, member| {
-                !member.is_null()
-                    || child(schema, name)
-                        .is_none_or(|schema| flag(schema, "nullable") || schema.get("default").is_none())
-            });
-            for (name, member) in members.iter_mut() {
-                if let Some(schema) = child(schema, name) {
-                    drop_nulls(schema, member);
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(schema) = schema.get("items") {
-                items.iter_mut().for_each(|item| drop_nulls(schema, item));
-            }
-        }
-        _ => {}
-    }
+    every_object(schema, value, true, &mut |schema, members, _| {
+        members.retain(|name, member| {
+            let is_free = |schema: &Value| flag(schema, "nullable") || schema.get("default").is_none();
+            !member.is_null() || child(schema, name).is_none_or(is_free)
+        });
+    });
 }
 
 /// What somebody applies that the schema does not declare, as server-side apply tells it.
@@ -266,7 +249,22 @@ fn walk_custom(node: Node<'_>, schema: &Value, is_root: bool, value: &Value, pat
                 );
             }
         }
-        _ => {}
+        _ => {
+            let expected = match word(schema, "type") {
+                "array" => "list",
+                "object" => "map",
+                _ => return,
+            };
+            faults.push(format!("{path}: expected {expected}, got {}", plain(value)));
+        }
+    }
+}
+
+/// A value as Go prints one that it points to.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("&{{{text}}}"),
+        other => format!("&{{{other}}}"),
     }
 }
 
@@ -302,6 +300,7 @@ mod tests {
             preserves_unknown: false,
             scale: None,
             columns: Vec::new(),
+            selectable: Vec::new(),
             deprecation: None,
         }
     }

@@ -16,6 +16,7 @@ mod hooks;
 mod life;
 mod mirror;
 mod refusals;
+mod volumes;
 mod watching;
 mod work;
 
@@ -35,6 +36,7 @@ impl Bench {
             seed: 7,
             version: "v1.36.3".to_owned(),
             services: (Ipv4Addr::new(10, 96, 0, 0), 1 << 16),
+            pods: (Ipv4Addr::new(10, 244, 0, 0), 16),
             authority: "authority".to_owned(),
             endpoint: "https://10.0.0.50:6443".to_owned(),
             latencies: WorkloadLatencies::default(),

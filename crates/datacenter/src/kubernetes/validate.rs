@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::kinds::{Resource, Shape};
+use super::kinds::{Custom, Resource, Shape};
 use super::status::Cause;
 use super::{cel, crd, structural, value};
 
+mod changes;
 pub(crate) mod kinds;
 pub(crate) mod names;
 pub(crate) mod pods;
@@ -29,7 +30,7 @@ pub(crate) fn update(resource: &Resource, subresource: &str, old: &Value, new: &
     causes.extend(finalizers(old, new));
     causes.extend(finalizers(old, new));
     // Data is judged after what may not change of it; all else before.
-    let changes = if subresource.is_empty() { kinds::change(resource, old, new) } else { Vec::new() };
+    let changes = if subresource.is_empty() { changes::change(resource, old, new) } else { Vec::new() };
     let is_data = resource.is("secrets") || resource.is("configmaps");
     let (first, second) = if is_data { (changes, content(resource, new)) } else { (content(resource, new), changes) };
     causes.extend(first);
@@ -44,10 +45,33 @@ pub(crate) fn update(resource: &Resource, subresource: &str, old: &Value, new: &
 
 fn content(resource: &Resource, object: &Value) -> Vec<Cause> {
     match &resource.shape {
-        Shape::Custom(custom) => structural::validate(&custom.schema, object),
+        Shape::Custom(custom) => {
+            let mut causes = structural::validate(&custom.schema, object);
+            causes.splice(0..0, scale(custom, object));
+            causes
+        }
         Shape::Built(_) if resource.is("customresourcedefinitions.apiextensions.k8s.io") => crd::validate(object),
         Shape::Built(_) => kinds::content(&resource.qualified(), object),
     }
+}
+
+/// What is wrong with the numbers of a scale.
+fn scale(custom: &Custom, object: &Value) -> Option<Cause> {
+    let path = &custom.scale.as_ref()?.spec;
+    let given = structural::at_path(object, path)?;
+    if given.is_i64() {
+        return None;
+    }
+    let (shown, kind) = match given {
+        Value::String(text) => (text.clone(), "string"),
+        Value::Bool(flag) => (flag.to_string(), "bool"),
+        Value::Number(number) => (number.to_string(), "float64"),
+        Value::Array(_) => ("[]".to_owned(), "[]interface {}"),
+        Value::Object(_) => ("map[]".to_owned(), "map[string]interface {}"),
+        Value::Null => ("<nil>".to_owned(), "<nil>"),
+    };
+    let detail = format!("{path} accessor error: {shown} is of the type {kind}, expected int64");
+    Some(Cause::invalid(path, &json!(0), &detail))
 }
 
 /// What is wrong with the metadata that all objects have.
@@ -86,18 +110,23 @@ fn metadata(resource: &Resource, object: &Value) -> Vec<Cause> {
         causes.push(Cause::too_long("metadata.annotations", 256 << 10));
     }
     let owners = value::items(object, "metadata.ownerReferences");
-    for (at, owner) in owners.iter().enumerate() {
+    for owner in owners {
         for key in ["apiVersion", "kind", "name", "uid"] {
             if value::text(owner, key).is_empty() {
                 let detail = if key == "apiVersion" { "version must not be empty" } else { "must not be empty" };
-                causes.push(Cause::invalid(&format!("metadata.ownerReferences[{at}].{key}"), &json!(""), detail));
+                causes.push(Cause::invalid(&format!("metadata.ownerReferences.{key}"), &json!(""), detail));
             }
         }
     }
-    if owners.iter().filter(|owner| value::is_true(owner, "controller")).count() > 1 {
-        let shown: Vec<Value> = owners.to_vec();
-        let detail = "Only one reference can have Controller set to true. Found \"true\" in references for several";
-        causes.push(Cause::invalid("metadata.ownerReferences", &json!(shown), detail));
+    let mut controllers = owners.iter().filter(|owner| value::is_true(owner, "controller"));
+    if let (Some(one), Some(other)) = (controllers.next(), controllers.next()) {
+        let named = |owner: &Value| format!("{}/{}", value::text(owner, "kind"), value::text(owner, "name"));
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+            named(one),
+            named(other)
+        );
+        causes.push(Cause::invalid("metadata.ownerReferences", &json!(owners), &detail));
     }
     for (at, finalizer) in value::finalizers(object).into_iter().enumerate() {
         let is_plain = ["orphan", "foregroundDeletion", "kubernetes"].contains(&finalizer);

@@ -28,6 +28,7 @@ pub(crate) mod pods;
 mod replicas;
 mod schedule;
 mod stateful;
+pub(crate) mod volumes;
 
 /// When a controller tries again what it was refused.
 pub(crate) const AGAIN: Duration = Duration::from_secs(5);
@@ -56,6 +57,8 @@ pub(crate) struct Workloads {
     pub(crate) waiting: BTreeSet<(String, String)>,
     /// What goes wrong with pods in a namespace whose names begin so.
     pub(crate) faults: BTreeMap<(String, String), PodFault>,
+    /// The claims, by uid, that a volume is being made for.
+    pub(crate) ordered: BTreeSet<String>,
 }
 
 impl Kube {
@@ -94,7 +97,8 @@ impl Kube {
                     self.note((Arc::from("pods"), namespace, name));
                 }
             }
-            "persistentvolumeclaims" => self.note_pending(),
+            volumes::CLAIMS => self.note_pending(),
+            volumes::VOLUMES | "storageclasses.storage.k8s.io" => self.note_claims(),
             // What was refused before may be allowed now.
             "namespaces" | "serviceaccounts" | "resourcequotas" => {
                 let namespace = if &*key.0 == "namespaces" { key.2.clone() } else { namespace };
@@ -136,6 +140,7 @@ impl Kube {
             ("jobs.batch", Some(object)) => self.sync_job(&object),
             ("services", Some(object)) => self.sync_endpoints(&object),
             ("pods", Some(object)) => self.sync_pod(&object),
+            (volumes::CLAIMS, Some(object)) => self.sync_claim(&object),
             _ => {}
         }
     }

@@ -6,22 +6,19 @@ use serde_json::{Value, json};
 
 use super::admission::Deed;
 use super::api::Call;
-use super::body::{self, Body};
-use super::fields::managers::{Manager, Managers, bare};
+use super::fields::managers::{Managers, bare};
 use super::fields::node::Node;
 use super::kinds::{Resource, Shape};
 use super::kube::Kube;
 use super::status::{Cause, Failure};
 use super::{decode, defaults, structural, validate, value};
 
+mod limits;
+mod reading;
+use limits::{check_size, may_omit_version};
+
 /// The most bytes of a request.
 pub(crate) const REQUEST_LIMIT: usize = 3 << 20;
-/// The most bytes of an object that etcd takes: 1.5 MiB with its envelope.
-const OBJECT_LIMIT: usize = 1_536 << 10;
-
-/// The most bytes of a message to etcd.
-const MESSAGE_LIMIT: usize = 2 << 20;
-
 /// What only the server gives to a new object.
 const NEVER_GIVEN: [&str; 7] = [
     "uid",
@@ -46,166 +43,6 @@ pub(crate) fn ignored(resource: &Resource, subresource: &str) -> &'static [&'sta
         ],
         "status" => &[&["spec"]],
         _ => &[],
-    }
-}
-
-/// How a body is to be judged.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Strictness {
-    Ignore,
-    Warn,
-    Strict,
-}
-
-impl Call<'_> {
-    fn strictness(&self) -> Result<Strictness, Failure> {
-        match self.ask.query.get("fieldValidation") {
-            None | Some("Warn") => Ok(Strictness::Warn),
-            Some("Strict") => Ok(Strictness::Strict),
-            Some("Ignore") => Ok(Strictness::Ignore),
-            Some(other) => {
-                let cause = Cause::unsupported("fieldValidation", &json!(other), &["", "Ignore", "Strict", "Warn"]);
-                Err(Failure::invalid_kind("meta.k8s.io", self.options(), "", &[cause]))
-            }
-        }
-    }
-
-    /// The kind of the options that the query holds.
-    pub(crate) fn options(&self) -> &'static str {
-        match self.ask.method.as_str() {
-            "POST" => "CreateOptions",
-            "PUT" => "UpdateOptions",
-            "PATCH" => "PatchOptions",
-            _ => "DeleteOptions",
-        }
-    }
-
-    /// Who writes.
-    pub(crate) fn manager(&self, applies: bool) -> Manager {
-        let agent = self.ask.user_agent.split('/').next().unwrap_or_default();
-        let name = self.ask.query.get("fieldManager").unwrap_or(if agent.is_empty() { "unknown" } else { agent });
-        Manager {
-            name: name.chars().take(128).collect(),
-            applies,
-            api_version: self.resource.api_version(),
-            subresource: self.target.subresource.clone(),
-        }
-    }
-
-    /// Reads the body of a request that is an object.
-    pub(crate) fn body(&self) -> Result<Body, Failure> {
-        let kind = self.ask.content_type.split(';').next().unwrap_or_default().trim();
-        let read = match kind {
-            "" | "application/json" => body::json(&self.ask.body),
-            "application/yaml" => body::yaml(&self.ask.body),
-            _ => {
-                let accepted = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-                return Err(Failure::media_type(&accepted));
-            }
-        };
-        read.map_err(|error| self.unrecognized(&error))
-    }
-
-    /// The beginning of the body, for messages.
-    fn summary(&self) -> String {
-        const SHOWN: usize = 32;
-        let body = &self.ask.body;
-        let (first, rest) = body.split_at(body.len().min(SHOWN));
-        let text = match first.first() {
-            Some(b'{') => String::from_utf8_lossy(first).into_owned(),
-            _ => first.iter().map(|byte| format!("{byte:02x}")).collect(),
-        };
-        if rest.is_empty() { text } else { format!("{text} ...") }
-    }
-
-    /// What is told of a body that is no object.
-    fn unrecognized(&self, error: &str) -> Failure {
-        let shown = self.summary();
-        let of = &self.resource.kind;
-        let text = format!(
-            "the object provided is unrecognized (must be of type {of}): couldn't get version/kind; json parse error: {error} ({shown})"
-        );
-        Failure::bad_request(text)
-    }
-
-    /// Judges an object by its kind: types, unknown fields, fields given twice.
-    pub(crate) fn decode(&mut self, body: Body) -> Result<Value, Failure> {
-        let mut object = body.value;
-        let resource = self.resource.clone();
-        let (kind, api_version) =
-            (value::text(&object, "kind").to_owned(), value::text(&object, "apiVersion").to_owned());
-        let version = &resource.version;
-        let refuse = |why: &str| {
-            Failure::bad_request(format!(
-                "{} in version {version:?} cannot be handled as a {}: {why}",
-                resource.kind, resource.kind
-            ))
-        };
-        self.strictness()?;
-        if !object.is_object() {
-            let what = if object.is_array() { "array" } else { "string" };
-            let error = format!(
-                "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
-                 \"json:\\\"kind,omitempty\\\"\" }}"
-            );
-            return Err(self.unrecognized(&error));
-        }
-        if resource.custom().is_some() && kind.is_empty() {
-            let body = String::from_utf8_lossy(&self.ask.body);
-            let text = format!(
-                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}' ({})",
-                resource.kind,
-                self.summary()
-            );
-            return Err(Failure::bad_request(text));
-        }
-        if !kind.is_empty() && kind != resource.kind || !api_version.is_empty() && api_version != resource.api_version()
-        {
-            let given = if api_version.is_empty() { resource.api_version() } else { api_version };
-            let own = given.rsplit('/').next().unwrap_or_default().to_owned();
-            let group =
-                if resource.group.is_empty() { "core" } else { resource.group.split('.').next().unwrap_or_default() };
-            return Err(match &resource.shape {
-                Shape::Built(_) if given == resource.api_version() => Failure::bad_request(format!(
-                    "{kind} in version {own:?} cannot be handled as a {}: converting ({own}.{kind}) to ({group}.{}): unknown conversion",
-                    resource.kind, resource.kind
-                )),
-                Shape::Built(_) => Failure::bad_request(format!(
-                    "{} in version {own:?} cannot be handled as a {}: no kind {:?} is registered for version {given:?} in scheme \"pkg/runtime/scheme.go:111\"",
-                    resource.kind,
-                    resource.kind,
-                    if kind.is_empty() { &resource.kind } else { &kind }
-                )),
-                Shape::Custom(_) => Failure::bad_request(format!(
-                    "the object provided is unrecognized (must be of type {}): no kind {kind:?} is registered for version {given:?}",
-                    resource.kind
-                )),
-            });
-        }
-        value::set(&mut object, "kind", resource.kind.as_str());
-        value::set(&mut object, "apiVersion", resource.api_version());
-        let findings = match &resource.shape {
-            Shape::Built(definition) => decode::check(definition, &object, &body.twice),
-            Shape::Custom(custom) => structural::check(custom, &object, &body.twice),
-        };
-        if let Some(mismatch) = findings.mismatch {
-            return Err(refuse(&mismatch));
-        }
-        self.judge(&findings.strict, |texts| refuse(&format!("strict decoding error: {texts}")))?;
-        Ok(object)
-    }
-
-    /// Warns of what is unknown or given twice, or refuses it.
-    pub(crate) fn judge(&mut self, findings: &[String], refuse: impl Fn(&str) -> Failure) -> Result<(), Failure> {
-        if findings.is_empty() {
-            return Ok(());
-        }
-        match self.strictness()? {
-            Strictness::Ignore => {}
-            Strictness::Warn => self.warnings.extend(findings.iter().cloned()),
-            Strictness::Strict => return Err(refuse(&findings.join(", "))),
-        }
-        Ok(())
     }
 }
 
@@ -505,50 +342,4 @@ pub(crate) fn place(call: &Call<'_>, object: &mut Value) -> Result<(), Failure> 
     }
     value::set(object, "metadata.namespace", wanted);
     Ok(())
-}
-
-fn check_size(object: &Value) -> Result<(), Failure> {
-    struct Count(usize);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    // Counting cannot fail.
-    let _ = serde_json::to_writer(&mut count, object);
-    if count.0 > MESSAGE_LIMIT {
-        let text = format!(
-            "rpc error: code = ResourceExhausted desc = trying to send message larger than max ({} vs. {MESSAGE_LIMIT})",
-            count.0
-        );
-        return Err(Failure::new(500, "", text));
-    }
-    if count.0 > OBJECT_LIMIT {
-        return Err(Failure::new(500, "", "etcdserver: request is too large"));
-    }
-    Ok(())
-}
-
-/// Whether an object may be replaced by somebody who does not say what they saw.
-fn may_omit_version(resource: &Resource) -> bool {
-    resource.custom().is_none()
-        && ![
-            "runtimeclasses.node.k8s.io",
-            "poddisruptionbudgets.policy",
-            "csidrivers.storage.k8s.io",
-            "csistoragecapacities.storage.k8s.io",
-            "volumeattachments.storage.k8s.io",
-            "csinodes.storage.k8s.io",
-            "leases.coordination.k8s.io",
-            "mutatingwebhookconfigurations.admissionregistration.k8s.io",
-            "validatingwebhookconfigurations.admissionregistration.k8s.io",
-            "customresourcedefinitions.apiextensions.k8s.io",
-            "apiservices.apiregistration.k8s.io",
-        ]
-        .contains(&resource.qualified().as_str())
 }

@@ -40,6 +40,8 @@ pub struct Serving {
     pub address: SocketAddr,
     /// The SHA-256 of its certificate, as Proxmox shows it: `AA:BB:…`.
     pub fingerprint: String,
+    /// The certificate of the authority that signed it, as PEM: for clients that believe authorities.
+    pub authority: String,
     end: watch::Sender<bool>,
 }
 
@@ -60,7 +62,7 @@ impl Datacenter {
     pub async fn serve(&self, address: SocketAddr) -> Result<Serving, ServeError> {
         let failed = |error| ServeError::Listen { address, error };
         let host = self.world().hosts.keys().next().cloned().unwrap_or_default();
-        let (acceptor, fingerprint) = identity(&host)?;
+        let Identity { acceptor, fingerprint, authority } = identity(&host)?;
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         self.world().fingerprints.insert(host.clone(), fingerprint.clone());
@@ -70,7 +72,7 @@ impl Datacenter {
         self.reach_outside(Arc::new(Loopback));
         tokio::spawn(tls::supervise(self.clone(), ended.clone()));
         tokio::spawn(listen(self.clone(), Behind::Proxmox(host), listener, acceptor, ended));
-        Ok(Serving { address, fingerprint, end })
+        Ok(Serving { address, fingerprint, authority, end })
     }
 
     /// Listens at this address as the vault of this name, with a certificate of its own. Needs a tokio runtime with I/O.
@@ -80,12 +82,12 @@ impl Datacenter {
     /// [`ServeError`] if the address is taken, or no certificate can be made.
     pub async fn serve_vault(&self, host: &str, address: SocketAddr) -> Result<Serving, ServeError> {
         let failed = |error| ServeError::Listen { address, error };
-        let (acceptor, fingerprint) = identity(host)?;
+        let Identity { acceptor, fingerprint, authority } = identity(host)?;
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (end, ended) = watch::channel(false);
         tokio::spawn(listen(self.clone(), Behind::Vault(host.to_owned()), listener, acceptor, ended));
-        Ok(Serving { address, fingerprint, end })
+        Ok(Serving { address, fingerprint, authority, end })
     }
 }
 
@@ -137,15 +139,24 @@ async fn listen(
     }
 }
 
+/// Who a listener is.
+struct Identity {
+    acceptor: TlsAcceptor,
+    fingerprint: String,
+    authority: String,
+}
+
 /// A certificate signed by an authority of its own, as a new cluster has it.
-fn identity(host: &str) -> Result<(TlsAcceptor, String), ServeError> {
+fn identity(host: &str) -> Result<Identity, ServeError> {
     let wrong = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
     let generate = || KeyPair::generate().map_err(|error| wrong(&error));
     let mut authority = CertificateParams::new(Vec::new()).map_err(|error| wrong(&error))?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.distinguished_name.push(DnType::CommonName, "Proxmox Virtual Environment");
     authority.distinguished_name.push(DnType::OrganizationName, "PVE Cluster Manager CA");
-    let issuer = Issuer::new(authority, generate()?);
+    let authority_key = generate()?;
+    let shown = authority.self_signed(&authority_key).map_err(|error| wrong(&error))?.pem();
+    let issuer = Issuer::new(authority, authority_key);
 
     let names = ["127.0.0.1", "::1", "localhost", host].map(str::to_owned).to_vec();
     let mut leaf = CertificateParams::new(names).map_err(|error| wrong(&error))?;
@@ -163,5 +174,5 @@ fn identity(host: &str) -> Result<(TlsAcceptor, String), ServeError> {
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![certificate], key))
         .map_err(|error| wrong(&error))?;
-    Ok((TlsAcceptor::from(Arc::new(config)), fingerprint))
+    Ok(Identity { acceptor: TlsAcceptor::from(Arc::new(config)), fingerprint, authority: shown })
 }

@@ -43,6 +43,9 @@ plugins:
 const CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,serviceaccount-controller,\
 root-ca-certificate-publisher-controller,clusterrole-aggregation-controller";
 
+/// Those of workloads, for whoever wants to see them.
+const WORKLOADS: &str = "deployment-controller,replicaset-controller,job-controller";
+
 /// Where the programs are.
 pub(crate) struct Programs {
     pub(crate) etcd: PathBuf,
@@ -59,7 +62,7 @@ pub(crate) struct Real {
 
 impl Real {
     /// Starts all and waits until they serve.
-    pub(crate) async fn start(name: &str, programs: &Programs) -> Self {
+    pub(crate) async fn start(name: &str, programs: &Programs, has_workloads: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let [port, clients, peers, controllers] = free_ports();
         let authority = Authority::new("kubernetes");
@@ -121,6 +124,7 @@ impl Real {
             ],
         );
         real.wait("/readyz").await;
+        let workloads = if has_workloads { format!("{CONTROLLERS},{WORKLOADS}") } else { CONTROLLERS.to_owned() };
         real.run(
             &programs.kubernetes.join("kube-controller-manager"),
             &[
@@ -130,7 +134,7 @@ impl Real {
                 "--leader-elect=false",
                 "--service-account-private-key-file=tokens.key",
                 "--root-ca-file=ca.crt",
-                &format!("--controllers={CONTROLLERS}"),
+                &format!("--controllers={workloads}"),
             ],
         );
         real.wait("/api/v1/namespaces/default/serviceaccounts/default").await;

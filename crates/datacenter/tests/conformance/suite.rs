@@ -47,7 +47,7 @@ pub(crate) const THEMES: &[Theme] = themes![
 ];
 
 /// What is played with the real `kubectl`.
-pub(crate) const JOURNEYS: &[Theme] = themes!["kubectl"];
+pub(crate) const JOURNEYS: &[Theme] = themes!["kubectl" "rollouts"];
 
 /// The manifests that are applied as they come, and the digests of what the real server made of them.
 pub(crate) const MIRROR: &str = include_str!("recorded/mirror.txt");

@@ -36,6 +36,11 @@ fn v3_does_neither_and_knows_projects_by_slug() {
         let told = site.ask("GET", target, Value::Null).await.body;
         assert_eq!(pairs(&told["secrets"]), ["ONE=1", "TWO=<${ONE}${dev.c.THREE}${NOBODY}>"]);
         assert_eq!(told["imports"], json!([]));
+        // As the vendor's Go client asks, and with the slash that its command line puts at the end.
+        for alike in [format!("{target}&workspaceId="), target.replace("raw?", "raw/?")] {
+            let again = site.ask("GET", &alike, Value::Null).await.body;
+            assert_eq!(pairs(&again["secrets"]), pairs(&told["secrets"]), "{alike}");
+        }
         let told = site.ask("GET", &format!("{target}&include_imports=true"), Value::Null).await.body;
         assert_eq!(pairs(&told["imports"][0]["secrets"]), ["THREE=3"]);
         let body = json!({"projectSlug": "tazlab", "environment": "prod", "secretValue": "x"});

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use castle_datacenter::{Blueprint, PodFault};
+use castle_datacenter::blueprint::FaultyPods;
+use castle_datacenter::{Blueprint, PodFault, Stage};
 use castle_seams::Clock;
 use castle_testkit::in_virtual_time;
 use serde_json::{Value, json};
@@ -93,5 +94,51 @@ fn pods_go_wrong_when_they_are_told_to() {
         assert!(nodes.datacenter().fail_pods("blue", "kube-system", "coredns-", None));
         nodes.until("names", async || has_dns()).await;
         assert!(!nodes.datacenter().fail_pods("green", "kube-system", "coredns-", None), "there is no such cluster");
+    });
+}
+
+#[test]
+fn addresses_are_of_the_ranges_that_the_configuration_names() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 1).await;
+        nodes.until("maintenance", async || nodes.stage(0) == Some(Stage::Maintenance)).await;
+        let plain = nodes.castle.config(true, &Wanted { vip: None, ..Wanted::default() });
+        let network = "  network:\n    podSubnets: [10.128.0.0/10]\n    serviceSubnets: [10.112.64.0/18]\n";
+        let config = plain.replace("  clusterName: blue\n", &format!("  clusterName: blue\n{network}"));
+        nodes.datacenter().configure_node(421, &config).unwrap();
+        nodes.bring_up_configured().await;
+        let object = |collection: &str, namespace: &str, name: &str| {
+            nodes.datacenter().object("blue", collection, namespace, name).unwrap()
+        };
+        assert_eq!(object("services", "default", "kubernetes")["spec"]["clusterIP"], "10.112.64.1");
+        assert_eq!(object("nodes", "", "node-1")["spec"]["podCIDR"], "10.128.0.0/24");
+        let names = nodes.datacenter().object_names("blue", "pods");
+        let dns = names.iter().find_map(|place| place.strip_prefix("kube-system/coredns")).unwrap();
+        let pod = object("pods", "kube-system", &format!("coredns{dns}"));
+        assert!(pod["status"]["podIP"].as_str().unwrap().starts_with("10.128.0."), "{pod}");
+    });
+}
+
+#[test]
+fn a_blueprint_may_ask_for_pods_that_go_wrong() {
+    in_virtual_time(async |clock| {
+        let (namespace, prefix) = ("default".to_owned(), "bad-".to_owned());
+        let mut blueprint = crate::site::quick();
+        blueprint.faulty_pods = vec![FaultyPods { namespace, prefix, fault: PodFault::ImagePull }];
+        let nodes = Nodes::raise(clock, blueprint, 1).await;
+        nodes.bring_up(&Wanted { vip: None, ..Wanted::default() }).await;
+        let admin = nodes.castle.kubernetes_admin();
+        let api = client(&nodes, "10.0.0.1", &admin);
+        let container = json!({ "name": "x", "image": "example.com/x:1" });
+        let spec = json!({ "containers": [container], "tolerations": [{ "operator": "Exists" }] });
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "bad-one" }, "spec": spec });
+        let path = "/api/v1/namespaces/default/pods/bad-one";
+        nodes.until("an account", async || api.apply(path, &pod).await.unwrap().0 < 300).await;
+        nodes
+            .until("a refusal", async || {
+                let pod = api.get(path).await.unwrap().1;
+                pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
+            })
+            .await;
     });
 }

@@ -9,6 +9,7 @@ mod cluster;
 #[allow(dead_code, reason = "shared with the tests of the hypervisor, which use more of it")]
 #[path = "../behaviour/site.rs"]
 mod site;
+mod webhooks;
 #[allow(dead_code, reason = "shared with the tests of nodes, which use more of it")]
 #[path = "../talos/wire.rs"]
 mod wire;

@@ -39,6 +39,10 @@ pub struct Rival {
     pub field: String,
 }
 
+/// For these the API has no better number: a field that no schema knows, a value that is none, more than its store can hold.
+const UNREADABLE: [&str; 3] =
+    ["failed to create typed patch object", "failed to convert new object", "request is too large"];
+
 impl Trouble {
     pub(super) fn nonsense(what: &str) -> Self {
         Self::Nonsense(what.to_owned())
@@ -152,10 +156,7 @@ impl Trouble {
             410 => Class::RefusedBeforeEffect,
             429 | 503 => Class::RetryableAfter(after),
             500 if self.is_deaf_webhook() => Class::RetryableAfter(after),
-            // The API has no better number for a field that no schema knows, or for what its store cannot hold.
-            500 if self.says("failed to create typed patch object") || self.says("request is too large") => {
-                Class::Final
-            }
+            500 if UNREADABLE.iter().any(|words| self.says(words)) => Class::Final,
             code if code >= 500 => Class::EffectUnknown,
             _ => Class::Final,
         }

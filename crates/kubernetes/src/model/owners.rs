@@ -158,7 +158,10 @@ pub fn owners(object: &Object, inventories: &BTreeMap<Key, BTreeSet<Owner>>) -> 
     if object.annotation(INVENTORY) == Some(OF_TALOS) {
         claim(Owner::Talos, "annotations", BTreeSet::new());
     }
-    for owner in inventories.get(&object.key()).into_iter().flatten() {
+    // Castle writes down what it is about to apply. What it was then refused is not its own.
+    let is_castles = Mark::of(object).is_some() || Managed::castle(object).is_some();
+    let listed = inventories.get(&object.key()).into_iter().flatten();
+    for owner in listed.filter(|owner| is_castles || !matches!(owner, Owner::Castle(_))) {
         claim(owner.clone(), "inventory", BTreeSet::new());
     }
     for managed in Managed::of(object).filter(|managed| managed.subresource.is_empty()) {
@@ -244,7 +247,8 @@ mod tests {
         let object = object(
             &json!({"annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "n"}}),
         );
-        let inventories = BTreeMap::from([(object.key(), BTreeSet::from([flux, Owner::Talos]))]);
+        let refused = Owner::Castle(Some(Mark::new("blue", "storage", "longhorn")));
+        let inventories = BTreeMap::from([(object.key(), BTreeSet::from([flux, Owner::Talos, refused]))]);
         let found = owners(&object, &inventories);
         assert_eq!(told(&found), ["Helm (release n/web)", "Flux (Kustomization flux-system/apps)", "Talos"]);
         assert!(found.is_contested());

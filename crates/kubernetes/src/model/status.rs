@@ -32,8 +32,6 @@ pub struct Condition<'a> {
     pub reason: &'a str,
     /// Why, in a sentence.
     pub message: &'a str,
-    /// When it last changed.
-    pub since: &'a str,
     /// The generation it was seen at, if it says so.
     pub generation: Option<i64>,
 }
@@ -47,7 +45,6 @@ pub fn condition<'a>(object: &'a Object, name: &str) -> Option<Condition<'a>> {
         status: text("status"),
         reason: text("reason"),
         message: text("message"),
-        since: text("lastTransitionTime"),
         generation: found["observedGeneration"].as_i64(),
     })
 }
@@ -162,8 +159,7 @@ fn stateful_set(object: &Object) -> Found {
     at_least(wanted, count("replicas"), "there")?;
     at_least(wanted, count("readyReplicas"), "ready")?;
     no_more(wanted, count("replicas"))?;
-    if let Some(partition) = object.number("/spec/updateStrategy/rollingUpdate/partition").filter(|number| *number > 0)
-    {
+    if let Some(partition) = object.number("/spec/updateStrategy/rollingUpdate/partition") {
         return at_least(wanted - partition, count("updatedReplicas"), "updated");
     }
     at_least(wanted, count("currentReplicas"), "current")?;
@@ -193,11 +189,9 @@ fn pod(object: &Object, now: u64) -> Found {
         "Pending" => {
             let scheduled = condition(object, "PodScheduled");
             match scheduled.filter(|condition| condition.status == "False" && condition.reason == "Unschedulable") {
-                Some(homeless) if age(homeless.since, now).is_some_and(|age| age > SCHEDULING) => {
-                    Err(Status::Failed(told(homeless)))
-                }
+                Some(homeless) if age(object, now) >= SCHEDULING => Err(Status::Failed(told(homeless))),
                 Some(homeless) => Err(Status::InProgress(told(homeless))),
-                None => Err(looping(object).unwrap_or_else(|| Status::InProgress("it is pending".to_owned()))),
+                None => Err(Status::InProgress("it is pending".to_owned())),
             }
         }
         _ => Err(Status::InProgress("it has no phase yet".to_owned())),
@@ -206,18 +200,18 @@ fn pod(object: &Object, now: u64) -> Found {
 
 /// A container that ends again and again.
 fn looping(pod: &Object) -> Option<Status> {
-    let containers = ["/status/initContainerStatuses", "/status/containerStatuses"];
-    let looping = containers.iter().flat_map(|list| pod.list(list)).find(|container| {
+    let looping = pod.list("/status/containerStatuses").iter().find(|container| {
         container.pointer("/state/waiting/reason").and_then(Value::as_str) == Some("CrashLoopBackOff")
     })?;
     let name = looping["name"].as_str().unwrap_or_default();
     Some(Status::Failed(format!("CrashLoopBackOff: container {name} ends again and again")))
 }
 
-/// How long ago that was.
-fn age(since: &str, now: u64) -> Option<Duration> {
-    let since: Timestamp = since.parse().ok()?;
-    Some(Duration::from_secs(now.saturating_sub(u64::try_from(since.as_second()).ok()?)))
+/// How old it is. Nobody knows when what has no date was made: long ago.
+fn age(object: &Object, now: u64) -> Duration {
+    let made = object.text("/metadata/creationTimestamp").parse::<Timestamp>().ok();
+    let made = made.and_then(|made| u64::try_from(made.as_second()).ok()).unwrap_or(0);
+    Duration::from_secs(now.saturating_sub(made))
 }
 
 fn job(object: &Object) -> Found {

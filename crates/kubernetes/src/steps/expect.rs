@@ -27,7 +27,12 @@ pub enum Expect {
     /// A Deployment, StatefulSet or DaemonSet is, and has at least one Pod.
     Serving(Kind, String, String),
     /// Definitions of kinds are established, and every version they serve is served.
-    Established(Vec<String>),
+    Established {
+        /// Their names.
+        names: Vec<String>,
+        /// A selector of labels that finds all of them at once; empty if there is none.
+        labels: String,
+    },
     /// A Service of type LoadBalancer has an address.
     Addressed(String, String),
     /// A condition of an object is `True` (with this reason, unless that is empty), and not of an older generation.
@@ -63,7 +68,7 @@ impl Expect {
         match self {
             Self::Current(kind, namespace, name) => current(sight, kind, namespace, name, false).await,
             Self::Serving(kind, namespace, name) => current(sight, kind, namespace, name, true).await,
-            Self::Established(names) => established(sight, names).await,
+            Self::Established { names, labels } => established(sight, names, labels).await,
             Self::Addressed(namespace, name) => addressed(sight, namespace, name).await,
             Self::Condition { kind, namespace, name, condition, reason } => {
                 let object = match sight.object(kind, namespace, name).await? {
@@ -112,11 +117,15 @@ fn pods(object: &Object) -> i64 {
     of_nodes.or(object.number("/spec/replicas")).unwrap_or(1)
 }
 
-async fn established(sight: &Sight<'_>, names: &[String]) -> Result<Option<Closed>, Fault> {
+async fn established(sight: &Sight<'_>, names: &[String], labels: &str) -> Result<Option<Closed>, Fault> {
     let kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let mut versions = Vec::new();
     for name in names {
-        let object = match sight.object(&kind, "", name).await? {
+        let found = match labels {
+            "" => sight.object(&kind, "", name).await?,
+            labels => sight.object_among(&kind, labels, name).await?,
+        };
+        let object = match found {
             Ok(object) => object,
             Err(closed) => return Ok(Some(closed)),
         };

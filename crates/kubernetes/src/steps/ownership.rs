@@ -33,17 +33,14 @@ pub async fn inventories(api: &Api) -> Result<BTreeMap<Key, BTreeSet<Owner>>, Fa
             _ => {}
         }
     }
-    let sources: [(&str, &str, fn(String, String) -> Owner); 2] = [
-        ("kustomize.toolkit.fluxcd.io", "Kustomization", Owner::Flux),
-        ("helm.toolkit.fluxcd.io", "HelmRelease", Owner::Helm),
-    ];
     let served = api.served().await.map_err(fault_of("API"))?;
-    for (group, kind, owner) in sources {
-        let Some(kind) = served.preferred(group, kind) else { continue };
+    for (group, kind) in [("kustomize.toolkit.fluxcd.io", "Kustomization"), ("helm.toolkit.fluxcd.io", "HelmRelease")] {
+        let (is_flux, Some(kind)) = (kind == "Kustomization", served.preferred(group, kind)) else { continue };
         for source in api.list(kind, &Scope::default()).await.map_err(fault_of(&kind.kind))?.objects {
             for entry in source.list("/status/inventory/entries") {
                 if let Some(key) = entry["id"].as_str().and_then(from_id) {
-                    add(key, owner(source.namespace().to_owned(), source.name().to_owned()));
+                    let (namespace, name) = (source.namespace().to_owned(), source.name().to_owned());
+                    add(key, if is_flux { Owner::Flux(namespace, name) } else { Owner::Helm(namespace, name) });
                 }
             }
         }

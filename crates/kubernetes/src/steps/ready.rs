@@ -78,6 +78,19 @@ impl<'a> Sight<'a> {
         Ok(listed.objects.into_iter().next().ok_or_else(|| closed(&key, "is not there yet")))
     }
 
+    /// An object that is in no namespace, looked for among those with these labels, or that there is none.
+    pub(super) async fn object_among(
+        &self,
+        kind: &Kind,
+        labels: &str,
+        name: &str,
+    ) -> Result<Result<Object, Closed>, Fault> {
+        let listed = self.list(kind, Scope::labelled(labels)).await?;
+        let key = Key::new(&kind.group, &kind.kind, "", name);
+        let found = listed.objects.into_iter().find(|object| object.name() == name);
+        Ok(found.ok_or_else(|| closed(&key, "is not there yet")))
+    }
+
     /// The endpoints of a Service.
     pub(super) async fn slices(&self, namespace: &str, service: &str) -> Result<Vec<Object>, Fault> {
         let labels = format!("kubernetes.io/service-name={service}");

@@ -111,6 +111,10 @@ fn definition(name: &str) -> Object {
     }))
 }
 
+fn established() -> Expect {
+    Expect::Established { names: vec!["things.example.com".to_owned()], labels: String::new() }
+}
+
 fn thing() -> Object {
     object(json!({
         "apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "one", "namespace": "default"},
@@ -122,7 +126,7 @@ fn thing() -> Object {
 fn a_definition_is_served_before_its_objects_are_sent() {
     in_room(async |room| {
         well(&room.apply("x", &[definition("thing")]).await);
-        well(&room.expect(vec![Expect::Established(vec!["things.example.com".to_owned()])], SOON).await);
+        well(&room.expect(vec![established()], SOON).await);
         well(&room.apply("x", &[thing()]).await);
     });
 }
@@ -132,7 +136,7 @@ fn a_definition_that_never_establishes_is_named() {
     in_room(async |room| {
         room.datacenter().freeze_definition("blue", "things.example.com", true);
         well(&room.apply("x", &[definition("thing")]).await);
-        let closed = fault(&room.expect(vec![Expect::Established(vec!["things.example.com".to_owned()])], SOON).await);
+        let closed = fault(&room.expect(vec![established()], SOON).await);
         assert_eq!(closed.subject, "CustomResourceDefinition things.example.com");
         assert!(closed.evidence.contains("it is not established"), "{closed}");
     });
@@ -160,7 +164,7 @@ async fn say(room: &Room, conditions: Value) {
 fn a_condition_counts_if_it_is_of_this_generation_and_for_this_reason() {
     in_room(async |room| {
         well(&room.apply("x", &[definition("thing")]).await);
-        well(&room.expect(vec![Expect::Established(vec!["things.example.com".to_owned()])], SOON).await);
+        well(&room.expect(vec![established()], SOON).await);
         let closed = fault(&room.expect(vec![ready()], SOON).await);
         assert_eq!(closed.to_string(), "Thing default/one: is not there yet (waited 60s)");
         well(&room.apply("x", &[thing()]).await);

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use castle_engine::Place;
-use castle_kubernetes::model::{Object, Stage};
-use castle_kubernetes::steps::{Apply, Prune, Record};
+use castle_kubernetes::model::Object;
+use castle_kubernetes::steps::install;
 use castle_seams::Clock;
 use serde_json::json;
 
-use crate::room::{Room, fault, id, in_room, mark, object, well};
+use crate::room::{Room, fault, in_room, mark, object, well};
 
 fn namespace(name: &str) -> Object {
     object(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
@@ -20,22 +19,9 @@ fn config(space: &str, name: &str) -> Object {
     )
 }
 
-/// A component as a layer has it: recorded, applied stage by stage, pruned.
+/// A component as a layer has it.
 async fn converge(room: &Room, objects: &[Object]) -> castle_engine::Report {
-    room.run(|graph, api| {
-        let own = mark("x");
-        let mut before = graph.step(id("record"), Place::default(), (api.clone(),), Record::new(objects, &own));
-        let mut earlier = id("record");
-        for stage in Stage::ALL {
-            let of_stage = objects.iter().filter(|object| Stage::of(object) == stage).cloned().collect();
-            let step = id(stage.word());
-            before = graph.step(step.clone(), Place::default(), (api.clone(),), Apply::new(of_stage, &own));
-            graph.after(step.clone(), earlier);
-            earlier = step;
-        }
-        graph.step(id("prune"), Place::default(), (api.clone(), before), Prune::new(objects, &own));
-    })
-    .await
+    room.run(|graph, api| drop(install(graph, api, objects, &mark("x")))).await
 }
 
 fn names(asked: &[String]) -> Vec<String> {

@@ -129,8 +129,7 @@ fn the_next_object_is_applied_exactly_once_and_only_after_it_is_served() {
         assert!(served - begun >= Duration::from_secs(30));
         assert!(room.clock.monotonic() - served <= Duration::from_secs(2), "and soon after it is served");
         assert_eq!(judged.load(Ordering::Relaxed), 1, "injected exactly once");
-        let live = room.get("v1", "ConfigMap", "default", "next").await.unwrap();
-        assert!(live.text("/metadata/creationTimestamp") > "", "{live:?}");
+        assert!(room.get("v1", "ConfigMap", "default", "next").await.is_some());
     });
 }
 

@@ -64,14 +64,22 @@ pub(crate) struct Room {
     nodes: Nodes,
     pub(crate) clock: VirtualClock,
     pub(crate) api: Arc<Api>,
+    /// How castle reaches the cluster.
+    pub(crate) dial: Arc<dyn Dial>,
     pub(crate) seen: Arc<Seen>,
 }
 
 /// Gives a client of an API to those who need one.
-struct Reach {
+pub(crate) struct Reach {
     access: Access,
     dial: Arc<dyn Dial>,
     clock: Arc<dyn Clock>,
+}
+
+impl Reach {
+    pub(crate) fn new(access: Access, dial: Arc<dyn Dial>, clock: VirtualClock) -> Self {
+        Self { access, dial, clock: Arc::new(clock) }
+    }
 }
 
 impl Gate for Reach {
@@ -111,9 +119,9 @@ impl Room {
 
     /// Runs a graph that needs the API, as a process does that begins.
     pub(crate) async fn run(&self, build: impl FnOnce(&mut GraphBuilder, &Handle<Api>)) -> Report {
-        let (dial, clock) = (self.datacenter().dial(), Arc::new(self.clock) as Arc<dyn Clock>);
         let mut graph = GraphBuilder::new();
-        let api = graph.gate(id("api"), Place::default(), (), Reach { access: self.access(), dial, clock });
+        let reach = Reach::new(self.access(), self.dial.clone(), self.clock);
+        let api = graph.gate(id("api"), Place::default(), (), reach);
         build(&mut graph, &api);
         let graph = graph.build().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
@@ -178,7 +186,7 @@ impl Room {
     }
 }
 
-fn access(nodes: &Nodes) -> Access {
+pub(crate) fn access(nodes: &Nodes) -> Access {
     Access {
         address: "https://10.0.0.1:6443".to_owned(),
         authority: String::new(),
@@ -201,14 +209,19 @@ pub(crate) fn apply(
 
 /// A cluster of one node, in which nothing takes time.
 pub(crate) fn in_room(work: impl AsyncFnOnce(&Room)) {
+    in_room_over(|dial| dial, work);
+}
+
+/// The same, reached in a way of its own.
+pub(crate) fn in_room_over(way: impl FnOnce(Arc<dyn Dial>) -> Arc<dyn Dial>, work: impl AsyncFnOnce(&Room)) {
     in_virtual_time(async |clock| {
         let nodes = Nodes::quick(clock, 1).await;
         nodes.bring_up(&castle::Wanted { vip: None, ..castle::Wanted::default() }).await;
-        let dial = nodes.datacenter().dial();
-        let api = Arc::new(Api::new(&access(&nodes), dial, Arc::new(*clock)).unwrap());
+        let dial = way(nodes.datacenter().dial());
+        let api = Arc::new(Api::new(&access(&nodes), dial.clone(), Arc::new(*clock)).unwrap());
         let seen = Arc::new(Seen::default());
         nodes.datacenter().watch(seen.clone());
-        work(&Room { nodes, clock: *clock, api, seen }).await;
+        work(&Room { nodes, clock: *clock, api, dial, seen }).await;
     });
 }
 

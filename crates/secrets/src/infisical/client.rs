@@ -149,7 +149,10 @@ impl Client {
             }
             let wait = wait.unwrap_or(USUAL_WAIT).max(Duration::from_secs(1));
             if waited + wait > LONGEST_WAIT {
-                return Err(self.failed(request, VaultErrorKind::Busy(Some(wait)), &*redact(&refusal.message)));
+                let next = "wait for as long as it says, then run the same again";
+                return Err(self
+                    .failed(request, VaultErrorKind::Busy(Some(wait)), &*redact(&refusal.message))
+                    .next(next));
             }
             self.clock.sleep(wait).await;
             waited += wait;

@@ -1,6 +1,6 @@
 //! One encrypted value: `ENC[AES256_GCM,data:...,iv:...,tag:...,type:...]`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use aes_gcm::aead::generic_array::GenericArray;
 use aes_gcm::aead::generic_array::typenum::{U12, U16, U32};
@@ -32,13 +32,33 @@ pub(super) struct Plain {
 /// The nonces that values were found with, by what they hide: an unchanged value keeps its ciphertext. Equal values of a list
 /// have one each, in their order.
 #[derive(Clone, Default)]
-pub(super) struct Nonces(BTreeMap<[u8; 32], VecDeque<[u8; NONCE_BYTES]>>);
+pub(super) struct Nonces {
+    /// In the order in which they were found, or sorted by what they hide: then those that hide the same in that order.
+    found: Vec<([u8; 32], [u8; NONCE_BYTES])>,
+    is_sorted: bool,
+    /// How many were taken of those that hide the same.
+    taken: BTreeMap<[u8; 32], usize>,
+}
 
 impl Nonces {
+    /// Files are opened far more often than written: what is found is only noted.
+    fn note(&mut self, print: [u8; 32], nonce: [u8; NONCE_BYTES]) {
+        self.found.push((print, nonce));
+        self.is_sorted = false;
+    }
+
     /// The next nonce for a value that was there before. The last one may be taken again: it hides the same.
     fn next(&mut self, print: &[u8; 32]) -> Option<[u8; NONCE_BYTES]> {
-        let known = self.0.get_mut(print)?;
-        if known.len() > 1 { known.pop_front() } else { known.front().copied() }
+        if !self.is_sorted {
+            self.found.sort_by_key(|(print, _)| *print);
+            self.is_sorted = true;
+        }
+        let first = self.found.partition_point(|(known, _)| known < print);
+        let alike = &self.found[first..self.found.partition_point(|(known, _)| known <= print)];
+        let (_, last) = alike.last()?;
+        let taken = self.taken.entry(*print).or_default();
+        *taken += 1;
+        Some(alike.get(*taken - 1).map_or(*last, |(_, nonce)| *nonce))
     }
 }
 
@@ -100,7 +120,7 @@ impl DataKey {
         };
         opened.ok()?;
         if let Ok(nonce) = nonce.try_into() {
-            nonces.0.entry(print(kind, &bytes, context)).or_default().push_back(nonce);
+            nonces.note(print(kind, &bytes, context), nonce);
         }
         Some(Plain { kind: kind.to_owned(), bytes })
     }
@@ -165,6 +185,20 @@ mod tests {
             "it keeps its ciphertext"
         );
         assert_ne!(key.seal("str", b"hunter3", "a:b:", &mut nonces, &SystemEntropy).unwrap(), sealed);
+    }
+
+    #[test]
+    fn equal_values_keep_their_own_ciphertexts() {
+        let key = DataKey::draw(&SystemEntropy).unwrap();
+        let seal = |nonces: &mut Nonces| key.seal("str", b"same", "a:", nonces, &SystemEntropy).unwrap();
+        let sealed: Vec<String> = (0..3).map(|_| seal(&mut Nonces::default())).collect();
+        let mut nonces = Nonces::default();
+        for text in &sealed {
+            key.open(text, "a:", &mut nonces).unwrap();
+        }
+        let again: Vec<String> = (0..4).map(|_| seal(&mut nonces)).collect();
+        assert_eq!(again[..3], sealed, "in their order");
+        assert_eq!(again[3], sealed[2], "one more hides the same as the last");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::error::Problem;
 use super::tree::{Item, Kind, Node, Position, Value};
 
 const FORMAT: &str = "dotenv";
-const PREFIX: &str = "sops_";
+pub(super) const PREFIX: &str = "sops_";
 const MAP: &str = "__map_";
 const LIST: &str = "__list_";
 

@@ -42,8 +42,7 @@ fn encrypt_one(
     nonces: &mut Nonces,
     entropy: &dyn Entropy,
 ) -> Result<(), Problem> {
-    let path = spot.path();
-    let Spot { item, context, in_list, .. } = spot;
+    let Spot { item, context, in_list, way, .. } = spot;
     match item {
         Item::Comment(text) if text.is_empty() => {}
         Item::Comment(text) => {
@@ -70,7 +69,7 @@ fn encrypt_one(
             let sealed = key.seal(kind, &value.bytes, context, nonces, entropy)?;
             *value = Value::text(&sealed);
         }
-        Item::Entry { .. } => return Err(Problem::NoPlace(path)),
+        Item::Entry { .. } => return Err(Problem::NoPlace(way.told())),
     }
     Ok(())
 }

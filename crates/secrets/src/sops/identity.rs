@@ -78,6 +78,8 @@ pub struct Keyring<'s> {
     ready: Vec<Identity>,
     locked: Vec<Locked>,
     commands: Vec<(&'static str, Vec<String>)>,
+    /// Whatever is named and cannot be read.
+    unreadable: Vec<String>,
     /// What was in the way of other identities, never with one of them in it.
     pub(super) remarks: Vec<String>,
 }
@@ -86,6 +88,8 @@ struct Identity {
     source: String,
     public: Option<String>,
     key: Box<dyn age::Identity + Send + Sync>,
+    /// The words of it, if it is one of age.
+    words: Option<Secret>,
 }
 
 /// What takes a passphrase, which is asked for only once nothing else helps.
@@ -98,35 +102,81 @@ impl<'s> Keyring<'s> {
     /// Looks in all the places. What cannot be used is remembered for the error, should it come to one.
     #[must_use]
     pub fn gather(around: &'s Surroundings<'s>) -> Self {
-        let mut ring =
-            Self { around, ready: Vec::new(), locked: Vec::new(), commands: Vec::new(), remarks: Vec::new() };
+        let mut ring = Self::empty(around);
+        ring.look_for_ssh();
+        ring.look_for_age();
+        ring.look_for_commands(&[SSH_COMMAND, KEY_COMMAND]);
+        ring
+    }
+
+    /// The words of all age identities, from the same places, for what is sealed with age alone. Whoever has some is not asked for the
+    /// passphrase of more, and no command is run for more.
+    ///
+    /// # Errors
+    /// Something that is named cannot be read; or there is none, and this was in the way.
+    pub fn age_identities(around: &'s Surroundings<'s>, recipients: &[String]) -> Result<Vec<Secret>, String> {
+        let mut ring = Self::empty(around);
+        ring.look_for_age();
+        ring.look_for_commands(&[KEY_COMMAND]);
+        if !ring.unreadable.is_empty() {
+            return Err(ring.unreadable.join("; "));
+        }
+        if ring.ready.is_empty() {
+            for locked in std::mem::take(&mut ring.locked) {
+                ring.unlock(locked);
+            }
+        }
+        // A command is told whose identity is wanted; who seals for nobody in particular wants any.
+        let wanted = if recipients.is_empty() { &[String::new()] } else { recipients };
+        for (recipient, command) in wanted.iter().zip(ring.commands.first().cloned().into_iter().cycle()) {
+            if ring.ready.is_empty() {
+                ring.ask_command(command, recipient);
+            }
+        }
+        let found: Vec<Secret> = ring.ready.into_iter().filter_map(|identity| identity.words).collect();
+        if found.is_empty() && !ring.remarks.is_empty() { Err(ring.remarks.join("; ")) } else { Ok(found) }
+    }
+
+    fn empty(around: &'s Surroundings<'s>) -> Self {
+        let (ready, locked, commands) = (Vec::new(), Vec::new(), Vec::new());
+        Self { around, ready, locked, commands, unreadable: Vec::new(), remarks: Vec::new() }
+    }
+
+    fn look_for_ssh(&mut self) {
+        let around = self.around;
         let home = around.folder("HOME").map(|home| home.join(".ssh"));
         if let Some(file) = around.folder(SSH_FILE) {
-            ring.ssh_file(&file, &format!("{SSH_FILE} {}", file.display()), true);
+            self.ssh_file(&file, &format!("{SSH_FILE} {}", file.display()), true);
         }
         for name in ["id_ed25519", "id_rsa"] {
             if let Some(file) = home.as_ref().map(|folder| folder.join(name)) {
-                ring.ssh_file(&file, &file.display().to_string(), false);
+                self.ssh_file(&file, &file.display().to_string(), false);
             }
         }
+    }
+
+    fn look_for_age(&mut self) {
+        let around = self.around;
         if let Some(keys) = around.variable(KEY) {
-            ring.age_text(keys.expose(), KEY);
+            self.age_text(keys.expose(), KEY);
         }
         if let Some(file) = around.folder(KEY_FILE) {
-            ring.age_file(&file, &format!("{KEY_FILE} {}", file.display()), true);
+            self.age_file(&file, &format!("{KEY_FILE} {}", file.display()), true);
         }
         if let Some(file) = around.config_folder().map(|folder| folder.join("sops/age/keys.txt")) {
-            ring.age_file(&file, &file.display().to_string(), false);
+            self.age_file(&file, &file.display().to_string(), false);
         }
-        for name in [SSH_COMMAND, KEY_COMMAND] {
-            if let Some(command) = around.variable(name) {
+    }
+
+    fn look_for_commands(&mut self, names: &[&'static str]) {
+        for name in names {
+            if let Some(command) = self.around.variable(name) {
                 match command_words(command.expose()) {
-                    Some(words) => ring.commands.push((name, words)),
-                    None => ring.remarks.push(format!("{name} is not a command line")),
+                    Some(words) => self.commands.push((name, words)),
+                    None => self.remarks.push(format!("{name} is not a command line")),
                 }
             }
         }
-        ring
     }
 
     /// Whether there is nothing that could open anything.
@@ -176,19 +226,24 @@ impl<'s> Keyring<'s> {
             return Some(found);
         }
         for wrapped in &group.age {
-            for (name, words) in self.commands.clone() {
+            for command in self.commands.clone() {
                 let known = self.ready.len();
-                match (self.around.run)(&Command { words, recipient: wrapped.recipient.clone() }) {
-                    Ok(printed) if name == SSH_COMMAND => self.ssh(printed.expose().as_bytes(), name),
-                    Ok(printed) => self.age(Zeroizing::new(printed.expose().as_bytes().to_vec()), name),
-                    Err(why) => self.remark(format!("{name}: {why}")),
-                }
+                self.ask_command(command, &wrapped.recipient);
                 if let Some(found) = self.try_ready(group, known) {
                     return Some(found);
                 }
             }
         }
         None
+    }
+
+    /// Runs a program that prints identities.
+    fn ask_command(&mut self, (name, words): (&'static str, Vec<String>), recipient: &str) {
+        match (self.around.run)(&Command { words, recipient: recipient.to_owned() }) {
+            Ok(printed) if name == SSH_COMMAND => self.ssh(printed.expose().as_bytes(), name),
+            Ok(printed) => self.age(Zeroizing::new(printed.expose().as_bytes().to_vec()), name),
+            Err(why) => self.remark(format!("{name}: {why}")),
+        }
     }
 
     fn try_ready(&self, group: &Group, from: usize) -> Option<Zeroizing<Vec<u8>>> {
@@ -209,6 +264,7 @@ impl<'s> Keyring<'s> {
             Ok(bytes) => Some(Zeroizing::new(bytes)),
             Err(error) if error.kind == DiskErrorKind::NotFound && !must_exist => None,
             Err(error) => {
+                self.unreadable.push(format!("{source}: {error}"));
                 self.remark(format!("{source}: {error}"));
                 None
             }
@@ -236,25 +292,21 @@ impl<'s> Keyring<'s> {
     }
 
     fn age_text(&mut self, text: &str, source: &str) {
+        // What is wrong: on which line first, and how often.
+        let mut wrong: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with('#')) {
             for word in line.split_whitespace() {
-                match age::x25519::Identity::from_str(word) {
-                    Ok(key) => {
-                        let public = Some(key.to_public().to_string());
-                        self.ready.push(Identity { source: source.to_owned(), public, key: Box::new(key) });
-                    }
-                    Err(_) => {
-                        let what = if word.starts_with("AGE-SECRET-KEY-PQ-1") {
-                            "a post-quantum identity, which castle cannot use yet"
-                        } else if word.starts_with("AGE-PLUGIN-") {
-                            "an identity of a plugin, which castle does not run"
-                        } else {
-                            "no age identity"
-                        };
-                        self.remark(format!("{source}: line {} holds {what}", number + 1));
-                    }
+                if let Ok(key) = age::x25519::Identity::from_str(word) {
+                    let (public, words) = (Some(key.to_public().to_string()), Some(Secret::from(word.to_owned())));
+                    self.ready.push(Identity { source: source.to_owned(), public, key: Box::new(key), words });
+                } else {
+                    wrong.entry(unusable(word)).or_insert((number + 1, 0)).1 += 1;
                 }
             }
+        }
+        for (what, (line, times)) in wrong {
+            let more = if times > 1 { format!(", and {} more of that kind", times - 1) } else { String::new() };
+            self.remark(format!("{source}: line {line} holds {what}{more}"));
         }
     }
 
@@ -271,7 +323,9 @@ impl<'s> Keyring<'s> {
         let public = age::ssh::Recipient::try_from(key.clone()).ok().map(|public| public.to_string());
         let source = source.to_owned();
         match key {
-            age::ssh::Identity::Unencrypted(_) => self.ready.push(Identity { source, public, key: Box::new(key) }),
+            age::ssh::Identity::Unencrypted(_) => {
+                self.ready.push(Identity { source, public, key: Box::new(key), words: None });
+            }
             age::ssh::Identity::Encrypted(_) => self.locked.push(Locked::Ssh { source, public, key: Box::new(key) }),
             age::ssh::Identity::Unsupported(_) => {
                 self.remark(format!("{source} is a key of a kind that age does not support: use ed25519 or rsa"));
@@ -297,12 +351,23 @@ impl<'s> Keyring<'s> {
                 match encrypted.decrypt(passphrase) {
                     Ok(key) => {
                         let key = Box::new(age::ssh::Identity::from(key));
-                        self.ready.push(Identity { source, public, key });
+                        self.ready.push(Identity { source, public, key, words: None });
                     }
                     Err(_) => self.remark(format!("{source} did not open: wrong passphrase?")),
                 }
             }
         }
+    }
+}
+
+/// What a word is that is no identity which castle can use.
+fn unusable(word: &str) -> &'static str {
+    if word.starts_with("AGE-SECRET-KEY-PQ-1") {
+        "a post-quantum identity, which castle cannot use yet"
+    } else if word.starts_with("AGE-PLUGIN-") {
+        "an identity of a plugin, which castle does not run"
+    } else {
+        "no age identity"
     }
 }
 

@@ -11,8 +11,8 @@ use super::encrypt::{encrypt, wrapped};
 use super::error::{Problem, SopsError};
 use super::metadata::{Group, Metadata};
 use super::path::{KeyPath, Part};
-use super::sealed::{put_metadata, take_metadata};
-use super::tree::{Kind, Node, Value};
+use super::sealed::{RESERVED, put_metadata};
+use super::tree::{Item, Kind, Node, Value};
 use super::{Format, dotenv, json, moment, yaml};
 use crate::Secret;
 
@@ -147,7 +147,7 @@ impl Opened {
     pub fn set(&mut self, path: &KeyPath, value: Value) -> Result<(), SopsError> {
         let place = self.documents.iter().position(|document| document.find(path).is_some()).unwrap_or(0);
         let refused = Problem::NoPlace(path.to_string()).of(&self.name);
-        let is_reserved = |part: &Part| matches!(part, Part::Key(key) if key == "sops" || (self.format == Format::Dotenv && key.starts_with("sops_")));
+        let is_reserved = |part: &Part| matches!(part, Part::Key(key) if is_reserved(self.format, key));
         if path.parts().first().is_none_or(is_reserved) || (self.format == Format::Dotenv && path.parts().len() > 1) {
             return Err(refused);
         }
@@ -274,7 +274,19 @@ fn parse_clear(format: Format, clear: &[u8]) -> Result<Vec<Node>, Problem> {
     if documents.is_empty() {
         documents.push(Node::Map(Vec::new()));
     }
-    if take_metadata(format, &mut documents.clone()).is_some() { Err(Problem::AlreadyEncrypted) } else { Ok(documents) }
+    // In whichever document: what is written has the metadata in all of them.
+    let keys =
+        documents.iter().flat_map(|document| if let Node::Map(items) = document { items.as_slice() } else { &[] });
+    let mut keys = keys.filter_map(|item| if let Item::Entry { key, .. } = item { Some(key) } else { None });
+    if keys.any(|key| is_reserved(format, key)) { Err(Problem::AlreadyEncrypted) } else { Ok(documents) }
+}
+
+/// Whether a key of a document is kept for the metadata.
+fn is_reserved(format: Format, key: &str) -> bool {
+    match format {
+        Format::Dotenv => key.starts_with(dotenv::PREFIX),
+        _ => key == RESERVED,
+    }
 }
 
 fn written(format: Format, documents: &[Node], layout: Layout) -> Result<Zeroizing<Vec<u8>>, Problem> {

@@ -195,15 +195,21 @@ pub(super) struct Spot<'t> {
     pub(super) context: &'t str,
     pub(super) is_encrypted: bool,
     pub(super) in_list: bool,
-    path: &'t [Part],
+    pub(super) way: Way<'t>,
+}
+
+/// The way to a value: told only of the few that something is wrong with.
+#[derive(Clone, Copy)]
+pub(super) struct Way<'t>(&'t [Part]);
+
+impl Way<'_> {
+    /// In words for people.
+    pub(super) fn told(self) -> String {
+        KeyPath::from(self.0.to_vec()).to_string()
+    }
 }
 
 impl Spot<'_> {
-    /// The way to it, for people.
-    pub(super) fn path(&self) -> String {
-        KeyPath::from(self.path.to_vec()).to_string()
-    }
-
     pub(super) fn at(&self) -> Option<Position> {
         if let Item::Entry { at, .. } = &*self.item { *at } else { None }
     }
@@ -274,7 +280,7 @@ impl Walk<'_> {
     fn spot(&mut self, item: &mut Item, matched: bool, in_list: bool, is_comment: bool) -> Result<(), Problem> {
         let is_encrypted = self.rule.encrypts(matched, &self.comments, is_comment);
         let context = if self.context.is_empty() { ":" } else { &self.context };
-        (self.visit)(Spot { item, context, is_encrypted, in_list, path: &self.path })
+        (self.visit)(Spot { item, context, is_encrypted, in_list, way: Way(&self.path) })
     }
 }
 

@@ -16,7 +16,7 @@ use super::tree::{Item, Kind, Node, Value};
 use super::{Format, MAX_FILE_BYTES, dotenv, shamir};
 
 /// The key of the metadata, which no file may use for itself.
-const RESERVED: &str = "sops";
+pub(super) const RESERVED: &str = "sops";
 
 /// A SOPS file as it lies there: who can read it is known, what it holds is not.
 #[derive(Clone, Debug)]
@@ -69,49 +69,52 @@ impl Sealed {
     ///
     /// # Errors
     /// No identity opens it, or something of it was changed.
-    pub fn open(&self, keyring: &mut Keyring<'_>) -> Result<Opened, SopsError> {
+    pub fn open(self, keyring: &mut Keyring<'_>) -> Result<Opened, SopsError> {
+        let Self { name, format, mut documents, metadata } = self;
         let mut open = || {
-            let key = self.data_key(keyring)?;
-            let (mut documents, mut nonces) = (self.documents.clone(), Nonces::default());
-            let macs = decrypt(&mut documents, &self.metadata, &key, &mut nonces)?;
-            let mac = key.open(&self.metadata.mac, &self.metadata.mac_context()?, &mut nonces);
+            let key = data_key(&metadata, keyring)?;
+            let mut nonces = Nonces::default();
             // Before 3.13 sops took every number of JSON for a float.
-            let is_json = self.format == Format::Json;
-            let known = |mac: &Plain| macs.exact == *mac.bytes || (is_json && macs.as_floats == *mac.bytes);
-            if !mac.as_ref().is_some_and(known) {
+            let as_floats = (format == Format::Json).then(|| mac_hash(&metadata));
+            let macs = decrypt(&mut documents, &metadata, (&key, &mut nonces), as_floats)?;
+            let mac = key.open(&metadata.mac, &metadata.mac_context()?, &mut nonces);
+            if !mac.is_some_and(|mac| macs.iter().flatten().any(|known| *known == *mac.bytes)) {
                 return Err(Problem::Mac);
             }
-            Ok(Opened::new(self.name.clone(), self.format, documents, self.metadata.clone(), key, nonces))
+            Ok((key, nonces))
         };
-        open().map_err(|problem: Problem| problem.of(&self.name))
-    }
-
-    fn data_key(&self, keyring: &mut Keyring<'_>) -> Result<DataKey, Problem> {
-        let groups = &self.metadata.groups;
-        let key = if let [alone] = groups.as_slice() {
-            keyring.unwrap(alone)
-        } else {
-            let mut shares = Vec::new();
-            for group in groups {
-                if shares.len() < self.metadata.needed() {
-                    shares.extend(keyring.unwrap(group));
-                }
-            }
-            if shares.len() >= self.metadata.needed() { shamir::combine(&shares) } else { None }
-        };
-        let Some(key) = key else {
-            let (tried_identities, mut remarks) = (keyring.tried(), keyring.remarks.clone());
-            if groups.len() > 1 {
-                remarks.push(format!("it takes {} of its {} key groups", self.metadata.needed(), groups.len()));
-            }
-            return Err(Problem::NoKey { recipients: self.recipients(), tried_identities, remarks });
-        };
-        DataKey::new(&key).ok_or_else(|| Problem::Metadata("the data key in it has the wrong length".to_owned()))
+        match open() {
+            Ok((key, nonces)) => Ok(Opened::new(name, format, documents, metadata, key, nonces)),
+            Err(problem) => Err(problem.of(&name)),
+        }
     }
 }
 
+fn data_key(metadata: &Metadata, keyring: &mut Keyring<'_>) -> Result<DataKey, Problem> {
+    let groups = &metadata.groups;
+    let key = if let [alone] = groups.as_slice() {
+        keyring.unwrap(alone)
+    } else {
+        let mut shares = Vec::new();
+        for group in groups {
+            if shares.len() < metadata.needed() {
+                shares.extend(keyring.unwrap(group));
+            }
+        }
+        if shares.len() >= metadata.needed() { shamir::combine(&shares) } else { None }
+    };
+    let Some(key) = key else {
+        let (tried_identities, mut remarks) = (keyring.tried(), keyring.remarks.clone());
+        if groups.len() > 1 {
+            remarks.push(format!("it takes {} of its {} key groups", metadata.needed(), groups.len()));
+        }
+        return Err(Problem::NoKey { recipients: metadata.recipients(), tried_identities, remarks });
+    };
+    DataKey::new(&key).ok_or_else(|| Problem::Metadata("the data key in it has the wrong length".to_owned()))
+}
+
 /// Takes the metadata out of all documents; that of the first counts.
-pub(super) fn take_metadata(format: Format, documents: &mut [Node]) -> Option<Node> {
+fn take_metadata(format: Format, documents: &mut [Node]) -> Option<Node> {
     if format == Format::Dotenv {
         return documents.first_mut().and_then(dotenv::take_metadata);
     }
@@ -141,12 +144,6 @@ pub(super) fn put_metadata(format: Format, documents: &mut [Node], metadata: &Me
     }
 }
 
-/// What the MAC may be.
-struct Macs {
-    exact: Vec<u8>,
-    as_floats: Vec<u8>,
-}
-
 /// The hash that the MAC is made with: what one sort of file hashes never equals what the other does.
 pub(super) fn mac_hash(metadata: &Metadata) -> Sha512 {
     let mut hash = Sha512::new();
@@ -161,8 +158,14 @@ pub(super) fn mac_text(hash: Sha512) -> Vec<u8> {
     hash.finalize().iter().flat_map(|byte| format!("{byte:02X}").into_bytes()).collect()
 }
 
-fn decrypt(documents: &mut [Node], metadata: &Metadata, key: &DataKey, nonces: &mut Nonces) -> Result<Macs, Problem> {
-    let (mut exact, mut as_floats) = (mac_hash(metadata), mac_hash(metadata));
+/// Decrypts in place; gives what the MAC may be: of the values as they are, and with whole numbers as floats if that hash is given.
+fn decrypt(
+    documents: &mut [Node],
+    metadata: &Metadata,
+    (key, nonces): (&DataKey, &mut Nonces),
+    mut as_floats: Option<Sha512>,
+) -> Result<[Option<Vec<u8>>; 2], Problem> {
+    let mut exact = mac_hash(metadata);
     let rule = metadata.rule.clone().unwrap_or_default();
     for document in documents {
         walk(document, &rule, &mut |spot| {
@@ -170,18 +173,20 @@ fn decrypt(documents: &mut [Node], metadata: &Metadata, key: &DataKey, nonces: &
             let Some(value) = decrypt_one(spot, key, nonces)? else { return Ok(()) };
             if is_encrypted || !metadata.mac_only_encrypted {
                 exact.update(&*value.bytes);
-                as_floats.update(&*as_float(value).bytes);
+                if let Some(as_floats) = &mut as_floats {
+                    as_floats.update(&*as_float(value).bytes);
+                }
             }
             Ok(())
         })?;
     }
-    Ok(Macs { exact: mac_text(exact), as_floats: mac_text(as_floats) })
+    Ok([Some(mac_text(exact)), as_floats.map(mac_text)])
 }
 
 /// Decrypts one item in its place; gives the value that takes part in the MAC.
 fn decrypt_one<'t>(spot: Spot<'t>, key: &DataKey, nonces: &mut Nonces) -> Result<Option<&'t Value>, Problem> {
-    let (path, at) = (spot.path(), spot.at());
-    let Spot { item, context, is_encrypted, in_list, .. } = spot;
+    let at = spot.at();
+    let Spot { item, context, is_encrypted, in_list, way } = spot;
     if let Item::Comment(text) = item {
         // A comment that does not open was never encrypted, as older versions of sops left them.
         if let Some(plain) = is_encrypted.then(|| open_comment(text, context, key, nonces)).flatten() {
@@ -192,9 +197,9 @@ fn decrypt_one<'t>(spot: Spot<'t>, key: &DataKey, nonces: &mut Nonces) -> Result
     let Item::Entry { node: Node::Value(value), .. } = &*item else { return Ok(None) };
     if is_encrypted && !(value.kind == Kind::Text && value.bytes.is_empty()) {
         let Some(text) = value.str().filter(|text| value.kind == Kind::Text && is_ciphertext(text)) else {
-            return Err(Problem::Clear { path, at });
+            return Err(Problem::Clear { path: way.told(), at });
         };
-        let tampered = || Problem::Tampered { path: path.clone(), at };
+        let tampered = || Problem::Tampered { path: way.told(), at };
         let plain = key.open(text, context, nonces).ok_or_else(tampered)?;
         if plain.kind == "comment" && in_list {
             let text = std::str::from_utf8(&plain.bytes).map_err(|_| tampered())?;

@@ -30,6 +30,10 @@ pub(super) fn proxmox(text: &str) -> Result<(), Why> {
     if [user, realm, token].iter().any(|part| part.is_empty() || part.contains(char::is_whitespace)) {
         return wrong("its user, realm or name is missing");
     }
+    // A header has no others.
+    if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return wrong("its user, realm or name has letters that castle cannot send");
+    }
     if !is_uuid(secret) {
         return wrong("what follows its `=` is not a secret that Proxmox makes (a UUID)");
     }

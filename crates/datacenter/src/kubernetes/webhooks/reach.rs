@@ -141,7 +141,7 @@ fn undialled(error: &DialError) -> Told {
         DialErrorKind::Unreachable => no_route(&target),
         DialErrorKind::TimedOut => Told::Unreached(format!("dial tcp {target}: i/o timeout")),
         DialErrorKind::Unresolved => {
-            Told::Unreached(format!("dial tcp: lookup {} on 10.96.0.10:53: no such host", error.target.host))
+            Told::Unreached(format!("dial tcp: lookup {} on 127.0.0.53:53: no such host", error.target.host))
         }
         DialErrorKind::Other => Told::Unreached(format!("dial tcp {target}: {}", error.source)),
     }

@@ -1,11 +1,12 @@
 //! Nodes, as the machines tell of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
 
 use crate::kubernetes::crd::condition;
-use crate::kubernetes::kube::{KUBELET, Kube, Writer};
+use crate::kubernetes::kube::{CONTROLLER, KUBELET, Kube, Writer};
 use crate::kubernetes::value;
 
 /// What a machine tells of itself.
@@ -29,6 +30,20 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 impl Kube {
+    /// A range of addresses for the pods of one more node; nothing if all are given away.
+    fn free_range(&self) -> Option<String> {
+        const LENGTH: u8 = 24;
+        let (first, length) = self.setup.pods;
+        let own = length.max(LENGTH);
+        let taken: BTreeSet<&str> = self.store.all("nodes", "").map(|node| value::text(node, "spec.podCIDR")).collect();
+        let count = 1_u32.checked_shl((own - length).into()).unwrap_or(1);
+        let ranges = (0..count).map(|at| {
+            let offset = at.checked_shl((32 - own).into()).unwrap_or(0);
+            format!("{}/{own}", Ipv4Addr::from(u32::from(first).wrapping_add(offset)))
+        });
+        ranges.into_iter().find(|range| !taken.contains(range.as_str()))
+    }
+
     /// Writes what a machine tells into its node, which is made if it is new.
     pub(crate) fn tell_node(&mut self, told: &Told) {
         let registrar = Writer { name: "kubelet", subresource: "" };
@@ -45,6 +60,12 @@ impl Kube {
             }
             let metadata = json!({ "name": told.name, "labels": labels });
             self.make(&registrar, "nodes", json!({ "metadata": metadata, "spec": {} }));
+            if let Some(range) = self.free_range() {
+                self.amend(&CONTROLLER, ("nodes", "", &told.name), |node| {
+                    value::set(node, "spec.podCIDR", range.as_str());
+                    value::set(node, "spec.podCIDRs", json!([range]));
+                });
+            }
         }
         let now = self.stamp();
         let place = ("nodes", "", told.name.as_str());

@@ -1,16 +1,17 @@
 //! What nodes do with pods: pull, start, watch, end.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::PodFault;
-use crate::kubernetes::api::Call;
 use crate::kubernetes::crd::{condition, is};
 use crate::kubernetes::kube::{Due, KUBELET, Key, Kube};
-use crate::kubernetes::status::{Cause, Failure};
 use crate::kubernetes::value;
+
+mod asked;
 
 /// What happens to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -335,91 +336,13 @@ impl Kube {
     }
 
     fn pod_address(&mut self, node: &str) -> String {
-        let nodes: Vec<&str> = self.store.all("nodes", "").map(|node| value::name(node)).collect();
-        let at = nodes.iter().position(|own| *own == node).unwrap_or(0);
+        let range = self.get("nodes", "", node).map(|node| value::text(&node, "spec.podCIDR").to_owned());
+        let first = range.as_deref().and_then(|range| range.split('/').next()).and_then(|text| text.parse().ok());
+        let first: Ipv4Addr = first.unwrap_or(self.setup.pods.0);
         let last = self.workloads.addresses.entry(node.to_owned()).or_insert(1);
         *last += 1;
-        format!("10.244.{}.{}", at + usize::try_from(*last / 250).unwrap_or(0), *last % 250 + 2)
-    }
-
-    /// `POST .../eviction`.
-    pub(crate) fn evict(&mut self, call: &mut Call<'_>) -> Result<Value, Failure> {
-        let Some(pod) = self.get("pods", &call.target.namespace, &call.target.name) else {
-            return Err(Failure::not_found(&call.resource, &call.target.name));
-        };
-        if self.is_protected(&pod) {
-            let details = json!({ "causes": [{ "reason": "DisruptionBudget", "message": "The disruption budget does not allow another eviction" }] });
-            let text = "Cannot evict pod as it would violate the pod's disruption budget.";
-            return Err(Failure { details: Some(details), ..Failure::new(429, "TooManyRequests", text) });
-        }
-        self.dismiss("pods", &pod);
-        Ok(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 }))
-    }
-
-    /// Whether a budget keeps a pod from being evicted.
-    fn is_protected(&self, pod: &Value) -> bool {
-        self.store.all("poddisruptionbudgets.policy", value::namespace(pod)).any(|budget| {
-            let choice = crate::kubernetes::selectors::Labels::of(&budget["spec"]["selector"]);
-            if !choice.chooses(pod) {
-                return false;
-            }
-            let pods: Vec<&Arc<Value>> =
-                self.store.all("pods", value::namespace(pod)).filter(|other| choice.chooses(other)).collect();
-            let (total, ready) = (pods.len() as i64, pods.iter().filter(|pod| super::is_ready(pod)).count() as i64);
-            let least = match budget.pointer("/spec/minAvailable") {
-                Some(amount) => super::share(Some(amount), total, true),
-                None => total - super::share(budget.pointer("/spec/maxUnavailable"), total, true),
-            };
-            ready - 1 < least
-        })
-    }
-
-    /// `POST .../binding`.
-    pub(crate) fn bind(&mut self, call: &mut Call<'_>) -> Result<Value, Failure> {
-        let body = call.body()?.value;
-        let Some(pod) = self.get("pods", &call.target.namespace, &call.target.name) else {
-            return Err(Failure::not_found(&call.resource, &call.target.name));
-        };
-        let node = value::text(&body, "target.name");
-        if node.is_empty() {
-            return Err(Failure::invalid_kind("", "Binding", value::name(&pod), &[Cause::required("target.name", "")]));
-        }
-        if !value::text(&pod, "spec.nodeName").is_empty() {
-            let why = format!(
-                "pod {} is already assigned to node {:?}",
-                value::name(&pod),
-                value::text(&pod, "spec.nodeName")
-            );
-            return Err(Failure::conflict(&call.resource, value::name(&pod), &why));
-        }
-        self.place_pod(&pod, node);
-        Ok(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 }))
-    }
-
-    /// `GET .../log`: there are none.
-    pub(crate) fn log(&self, call: &Call<'_>) -> Result<String, Failure> {
-        let pod = self.read(call)?;
-        let names: Vec<&str> =
-            containers(&pod).into_iter().map(|(_, container)| value::text(container, "name")).collect();
-        let wanted = call.ask.query.get("container");
-        if let Some(wanted) = wanted.filter(|wanted| !names.contains(wanted)) {
-            return Err(Failure::bad_request(format!("container {wanted} is not valid for pod {}", value::name(&pod))));
-        }
-        if wanted.is_none() && names.len() > 1 {
-            let text = format!(
-                "a container name must be specified for pod {}, choose one of: [{}]",
-                value::name(&pod),
-                names.join(" ")
-            );
-            return Err(Failure::bad_request(text));
-        }
-        let name = wanted.or_else(|| names.first().copied()).unwrap_or_default();
-        if value::text(&pod, "status.phase") != "Running" {
-            let text =
-                format!("container {name:?} in pod {:?} is waiting to start: ContainerCreating", value::name(&pod));
-            return Err(Failure::bad_request(text));
-        }
-        Ok(format!("castle: pod {} is simulated and writes no log\n", value::name(&pod)))
+        // The first is the network's own, the second that of its bridge.
+        Ipv4Addr::from(u32::from(first).wrapping_add(*last % 250 + 2)).to_string()
     }
 }
 

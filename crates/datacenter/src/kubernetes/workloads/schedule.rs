@@ -67,7 +67,12 @@ fn requests(spec: &Value) -> (i64, i64) {
 impl Kube {
     /// Finds a node for a pod that has none, or tells why there is none.
     pub(super) fn schedule(&mut self, pod: &Arc<Value>) {
+        // Whoever wants another scheduler waits for it.
+        if !["", "default-scheduler"].contains(&value::text(pod, "spec.schedulerName")) {
+            return;
+        }
         match self.find_node(pod) {
+            Ok(node) if self.select_node(pod, &node) => {}
             Ok(node) => self.place_pod(pod, &node),
             Err(message) => {
                 let now = self.stamp();
@@ -152,20 +157,6 @@ impl Kube {
         }
         let reasons: Vec<String> = reasons.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         Err(format!("0/{} nodes are available: {}.", nodes.len(), reasons.join(", ")))
-    }
-
-    /// A claim of a pod that has no volume yet.
-    fn unbound_claim(&self, pod: &Value) -> Option<String> {
-        let claims = value::items(pod, "spec.volumes")
-            .iter()
-            .map(|volume| value::text(volume, "persistentVolumeClaim.claimName"));
-        let mut claims = claims.filter(|claim| !claim.is_empty());
-        claims
-            .find(|claim| {
-                self.get("persistentvolumeclaims", value::namespace(pod), claim)
-                    .is_none_or(|it| value::text(&it, "status.phase") != "Bound")
-            })
-            .map(Into::into)
     }
 
     /// What a node has too little of, or who on it is not borne.

@@ -49,6 +49,7 @@ impl Names {
                 (r" +\d+(s|ms|m)$", "  <age>"),
                 // Columns are as wide as what is in them.
                 (r"(\S) {2,}", "${1}  "),
+                (r"  \d+(s|m)( |$)", "  <age>${2}"),
             ]
             .map(|(pattern, name)| (regex(pattern), name))
             .to_vec(),

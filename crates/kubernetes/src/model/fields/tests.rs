@@ -53,7 +53,8 @@ fn what_others_and_the_server_add_is_no_difference() {
 
 #[test]
 fn every_difference_is_told_by_its_path() {
-    let cases: [(fn(&mut Value), &str); 7] = [
+    type Case = (fn(&mut Value), &'static str);
+    let cases: [Case; 7] = [
         (|value| value["spec"]["replicas"] = json!(3), ".spec.replicas"),
         (|value| value["spec"]["paused"] = json!(true), ".spec.paused"),
         (|value| value["metadata"]["labels"]["new"] = json!("x"), ".metadata.labels.new"),

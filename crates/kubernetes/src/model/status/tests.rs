@@ -140,9 +140,8 @@ fn a_pod_may_end_but_not_loop_or_be_homeless_for_long() {
         json!([{"name": "web", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]);
     fails("v1", "Pod", &looping);
     let homeless = |since: &str| {
-        json!({"status": {"phase": "Pending", "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since},
-        ]}})
+        let conditions = conditions(&[("PodScheduled", "False", "Unschedulable")]);
+        json!({"metadata": {"creationTimestamp": since}, "status": {"phase": "Pending", "conditions": conditions}})
     };
     waits("v1", "Pod", &homeless("2026-01-01T11:59:50Z"));
     fails("v1", "Pod", &homeless("2026-01-01T11:59:40Z"));

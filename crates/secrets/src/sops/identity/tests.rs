@@ -160,14 +160,7 @@ fn a_passphrase_is_asked_for_only_if_it_may_help() {
     assert!(world.opens(&ssh));
 
     let mut world = World::new();
-    let mut recipient = age::scrypt::Recipient::new(SecretString::from("castle".to_owned()));
-    recipient.set_work_factor(2);
-    let encryptor = age::Encryptor::with_recipients(std::iter::once(&recipient as _)).unwrap();
-    let mut locked = Vec::new();
-    let mut writer = encryptor.wrap_output(&mut locked).unwrap();
-    writer.write_all(IDENTITY.as_bytes()).unwrap();
-    writer.finish().unwrap();
-    let file = world.file("locked.age", &locked);
+    let file = world.file("locked.age", &locked());
     world.set(KEY_FILE, &file);
     assert!(!world.opens(&own()));
     world.passphrase = Some("castle".to_owned());
@@ -195,4 +188,74 @@ fn what_cannot_be_used_is_remarked() {
     ] {
         assert!(remarks.iter().any(|remark| remark.contains(wanted)), "{wanted}: {remarks:?}");
     }
+}
+
+/// Goal: what is sealed with age alone is opened by identities from the same places. Method: each place in turn, and what is in the way.
+#[test]
+fn the_words_of_age_identities_come_from_the_same_places() {
+    let found = |world: &World, recipients: &[String]| {
+        let run = |command: &Command| {
+            world.asked.borrow_mut().push(command.recipient.clone());
+            world.printed.clone().map(Secret::from)
+        };
+        let passphrase = |what: &str| {
+            world.asked.borrow_mut().push(what.to_owned());
+            world.passphrase.clone().map(Secret::from)
+        };
+        let around =
+            Surroundings { variables: world.variables.clone(), disk: &SystemDisk, run: &run, passphrase: &passphrase };
+        let words = Keyring::age_identities(&around, recipients)?;
+        assert!(words.iter().all(|words| words.expose() == IDENTITY.as_str()));
+        Ok::<_, String>(words.len())
+    };
+    assert_eq!(found(&World::new(), &[]), Ok(0));
+
+    let mut world = World::new();
+    world.set(KEY, &IDENTITY);
+    let file = world.file("keys", format!("# created: today\n{}\n", **IDENTITY).as_bytes());
+    world.set(KEY_FILE, &file);
+    world.file(".config/sops/age/keys.txt", format!("{}\nAGE-SECRET-KEY-PQ-1X\n", **IDENTITY).as_bytes());
+    world.set(KEY_COMMAND, "prints");
+    world.file(".ssh/id_ed25519", SSH[1].as_bytes());
+    world.file(".ssh/id_rsa", b"nonsense");
+    assert_eq!(found(&world, &[]), Ok(3), "and keys of SSH are not among them");
+    assert!(world.asked.borrow().is_empty(), "who has some is asked for nothing");
+    world.set(KEY_FILE, "/nowhere/keys.txt");
+    let why = found(&world, &[]).unwrap_err();
+    assert!(why.starts_with("SOPS_AGE_KEY_FILE /nowhere/keys.txt: "), "what is named must be there: {why}");
+
+    let mut world = World::new();
+    world.set(KEY_COMMAND, "prints");
+    assert_eq!(found(&world, &[]), Err("SOPS_AGE_KEY_CMD: it is not there".to_owned()));
+    world.printed = Ok(IDENTITY.to_string());
+    assert_eq!(found(&world, &["age1a".to_owned(), "age1b".to_owned()]), Ok(1));
+    assert_eq!(*world.asked.borrow(), ["", "age1a"], "whose is told, and one is enough");
+
+    let mut world = World::new();
+    let file = world.file(".config/sops/age/keys.txt", &locked());
+    let why = found(&world, &[]).unwrap_err();
+    assert_eq!(why, format!("{file} is locked, and there is nobody to ask for its passphrase"));
+    world.passphrase = Some("castle".to_owned());
+    assert_eq!(found(&world, &[]), Ok(1));
+}
+
+/// The identity in a file that the passphrase `castle` protects.
+fn locked() -> Vec<u8> {
+    let mut recipient = age::scrypt::Recipient::new(SecretString::from("castle".to_owned()));
+    recipient.set_work_factor(2);
+    let encryptor = age::Encryptor::with_recipients(std::iter::once(&recipient as _)).unwrap();
+    let mut locked = Vec::new();
+    let mut writer = encryptor.wrap_output(&mut locked).unwrap();
+    writer.write_all(IDENTITY.as_bytes()).unwrap();
+    writer.finish().unwrap();
+    locked
+}
+
+/// Found by fuzzing: a file that holds anything else was remarked upon line by line.
+#[test]
+fn much_that_is_wrong_is_said_once() {
+    let mut world = World::new();
+    world.set(KEY, &"nonsense\n".repeat(100_000));
+    let remarks = world.unwrap(&own()).2;
+    assert_eq!(remarks, ["SOPS_AGE_KEY: line 1 holds no age identity, and 99999 more of that kind"]);
 }

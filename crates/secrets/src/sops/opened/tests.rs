@@ -127,7 +127,7 @@ fn one_value_is_set() {
 fn a_wrong_key_is_told_with_public_keys_alone() {
     let bytes = sealed(Format::Yaml, CLEAR);
     let sealed = Sealed::read("s.yaml", Format::Yaml, &bytes).unwrap();
-    let error = with_identity(&OTHER, |keyring| sealed.open(keyring)).err().unwrap().to_string();
+    let error = with_identity(&OTHER, |keyring| sealed.clone().open(keyring)).err().unwrap().to_string();
     assert_eq!(
         error,
         format!(
@@ -261,5 +261,20 @@ proptest! {
         let opened = open(Format::Json, &bytes).unwrap();
         prop_assert_eq!(&*opened.clear(Format::Json).unwrap(), &*clear);
         prop_assert!(opened.clear(Format::Yaml).is_ok());
+    }
+}
+
+/// Found by fuzzing: the metadata is written into every document, so none may have a key of that name.
+#[test]
+fn the_reserved_key_is_refused_in_every_document() {
+    let policy = with_identity(&IDENTITY, |keyring| Policy::for_recipients(keyring.publics()));
+    for (format, clear) in [
+        (Format::Yaml, "sops: 1\n"),
+        (Format::Yaml, "a: 1\n---\nsops:\n  b: 1\n"),
+        (Format::Json, "{\"a\": 1, \"sops\": {}}"),
+        (Format::Dotenv, "A=1\nsops_x=2\n"),
+    ] {
+        let fresh = Opened::fresh("s", format, clear.as_bytes(), &policy, &SystemEntropy);
+        assert!(matches!(fresh.err().unwrap().problem, Problem::AlreadyEncrypted), "{clear}");
     }
 }

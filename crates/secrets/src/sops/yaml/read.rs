@@ -185,6 +185,8 @@ impl Reader {
         let inside = |column: usize| open.is_flow || outer.is_none_or(|outer| column > outer);
         let split = self.waiting.iter().position(|(_, column)| !inside(*column)).unwrap_or(self.waiting.len());
         open.items.extend(self.waiting.drain(..split).map(|(text, _)| Item::Comment(text)));
+        // Most maps are small, and there may be very many.
+        open.items.shrink_to_fit();
         let node = if open.keys.is_some() { Node::Map(open.items) } else { Node::List(open.items) };
         if open.anchor != 0 {
             let values = count(&node);

@@ -1,0 +1,137 @@
+//! Flux's Kustomizations: one built as its controller would, and all that follow from the first.
+
+mod forest;
+mod variables;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use crate::kustomize::{self, BuildError, Note};
+use crate::object::Object;
+use crate::substitute::{SubstituteError, substitute};
+use crate::tree::{Tree, joined};
+use crate::yaml;
+
+pub(crate) use forest::grow;
+pub use forest::{Forest, Group};
+pub(crate) use variables::{Source, Sources};
+
+/// The group of Flux's Kustomizations.
+pub(crate) const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io";
+const SUBSTITUTE: &str = "kustomize.toolkit.fluxcd.io/substitute";
+
+/// What one Kustomization comes to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) objects: Vec<Object>,
+    pub(crate) notes: Vec<Note>,
+    /// For each object whose variables are not all known: which are missing. None, if Flux would leave them all as they are.
+    pub(crate) missing: Vec<(Object, BTreeSet<String>)>,
+}
+
+/// What is known of the variables of a Kustomization.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Variables {
+    pub(crate) values: BTreeMap<String, String>,
+    /// Whether there may be more than these.
+    pub(crate) is_open: bool,
+}
+
+/// Builds the folder of a Flux Kustomization, and substitutes its variables.
+///
+/// # Errors
+///
+/// [`BuildError`] where Flux would fail to build it. That a variable is missing is one, too.
+pub fn build(tree: &Tree, kustomization: &Object) -> Result<Vec<Object>, BuildError> {
+    let variables = Variables { values: inline(kustomization), is_open: false };
+    let outcome = outcome(tree, kustomization, &variables)?;
+    match outcome.missing.iter().find(|(_, names)| !names.is_empty()) {
+        None => Ok(outcome.objects),
+        Some((object, names)) => {
+            let what = SubstituteError::Missing(names.clone()).to_string();
+            Err(BuildError::new(&object.file, object.line(""), &what))
+        }
+    }
+}
+
+/// The variables that are written in the object itself.
+pub(crate) fn inline(kustomization: &Object) -> BTreeMap<String, String> {
+    let pairs = kustomization.value.pointer("/spec/postBuild/substitute").and_then(Value::as_object);
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned).replace('\n', "");
+    pairs.into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect()
+}
+
+/// The folder that an object builds; nothing if it leads out of the repository.
+pub(crate) fn folder(kustomization: &Object) -> Option<String> {
+    joined("", kustomization.text("/spec/path").trim_start_matches('/'))
+}
+
+pub(crate) fn outcome(tree: &Tree, kustomization: &Object, variables: &Variables) -> Result<Outcome, BuildError> {
+    let spec = kustomization.value.get("spec").cloned().unwrap_or_default();
+    let line = kustomization.line("/spec/path");
+    let here = |what: &str| BuildError::new(&kustomization.file, line, what);
+    let folder = folder(kustomization).ok_or_else(|| here("spec.path leads out of the repository"))?;
+    let built = kustomize::build(tree, &folder, &spec)?;
+    let mut outcome = Outcome { objects: built.objects, notes: built.notes, missing: Vec::new() };
+    if !spec["postBuild"].is_null() && (variables.is_open || !variables.values.is_empty()) {
+        for object in &mut outcome.objects {
+            match substituted(object, variables) {
+                Ok(value) => object.value = value,
+                Err(Failure::Missing(names)) => outcome.missing.push((object.clone(), names)),
+                Err(Failure::Wrong(what)) => return Err(BuildError::new(&object.file, object.line(""), &what)),
+            }
+        }
+    }
+    if !spec["postBuild"].is_null() && !variables.is_open && variables.values.is_empty() {
+        let left = outcome.objects.iter().filter(|object| object.value.to_string().contains("${"));
+        outcome.missing = left.map(|object| (object.clone(), BTreeSet::new())).collect();
+    }
+    for object in &mut outcome.objects {
+        common(&mut object.value, &spec["commonMetadata"]);
+    }
+    Ok(outcome)
+}
+
+/// Adds the labels and annotations that all objects get when they are applied.
+fn common(object: &mut Value, metadata: &Value) {
+    for key in ["labels", "annotations"] {
+        let Some(pairs) = metadata[key].as_object() else { continue };
+        let Some(own) = object.get_mut("metadata").and_then(Value::as_object_mut) else { continue };
+        if let Value::Object(known) = own.entry(key).or_insert_with(|| Value::Object(Map::new())) {
+            known.extend(pairs.clone());
+        }
+    }
+}
+
+enum Failure {
+    Missing(BTreeSet<String>),
+    Wrong(String),
+}
+
+/// An object with its variables substituted, the way Flux does it: in its text.
+fn substituted(object: &Object, variables: &Variables) -> Result<Value, Failure> {
+    let at = SUBSTITUTE.replace('/', "~1");
+    let is_disabled =
+        ["labels", "annotations"].iter().any(|place| object.text(&format!("/metadata/{place}/{at}")) == "disabled");
+    if is_disabled {
+        return Ok(object.value.clone());
+    }
+    let source = yaml::emit(&object.value);
+    let text = match substitute(&source, &variables.values) {
+        Err(SubstituteError::Missing(names)) if variables.is_open => {
+            let mut guessed = variables.values.clone();
+            guessed.extend(names.into_iter().map(|name| (name, variables::UNKNOWN.to_owned())));
+            substitute(&source, &guessed)
+        }
+        other => other,
+    };
+    let text = text.map_err(|error| match error {
+        SubstituteError::Missing(names) => Failure::Missing(names),
+        wrong => Failure::Wrong(wrong.to_string()),
+    })?;
+    let documents = yaml::read_old(&text)
+        .map_err(|error| Failure::Wrong(format!("with its variables substituted it is no YAML any more: {error}")))?;
+    let value = documents.into_iter().next().map(|document| document.value);
+    value.ok_or_else(|| Failure::Wrong("with its variables substituted nothing is left of it".to_owned()))
+}

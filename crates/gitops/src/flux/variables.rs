@@ -1,0 +1,72 @@
+//! Where the variables of a Kustomization come from.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::object::Object;
+
+/// What stands for a value that only the cluster will know.
+pub(super) const UNKNOWN: &str = "unknown";
+
+/// A ConfigMap or Secret that variables can be taken from.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Source {
+    /// What is known of it.
+    pub(crate) values: BTreeMap<String, String>,
+    /// Whether it may hold more than that.
+    pub(crate) is_open: bool,
+}
+
+/// All that are known, by kind, namespace and name.
+pub(crate) type Sources = BTreeMap<(String, String, String), Source>;
+
+/// The ConfigMaps and Secrets that some objects are, or make.
+pub(crate) fn of(objects: &[Object]) -> Sources {
+    let mut sources = Sources::new();
+    for object in objects {
+        let reference = object.reference();
+        let mut add = |kind: &str, name: &str, source: Source| {
+            sources.insert((kind.to_owned(), reference.namespace.clone(), name.to_owned()), source);
+        };
+        match (object.group(), object.kind()) {
+            ("", "ConfigMap") => add("ConfigMap", object.name(), plain(object, &["data"], false)),
+            ("", "Secret") if object.value.get("sops").is_some() => {
+                let mut source = plain(object, &["data", "stringData"], false);
+                source.values.values_mut().for_each(|value| UNKNOWN.clone_into(value));
+                add("Secret", object.name(), source);
+            }
+            ("", "Secret") => {
+                let mut source = plain(object, &["data"], true);
+                source.values.extend(plain(object, &["stringData"], false).values);
+                add("Secret", object.name(), source);
+            }
+            ("external-secrets.io", "ExternalSecret") => {
+                let target = object.text("/spec/target/name");
+                let name = if target.is_empty() { object.name() } else { target };
+                let keys = object.list("/spec/data").filter_map(|entry| entry["secretKey"].as_str());
+                let values = keys.map(|key| (key.to_owned(), UNKNOWN.to_owned())).collect();
+                let is_open =
+                    ["/spec/dataFrom", "/spec/target/template"].iter().any(|at| object.value.pointer(at).is_some());
+                add("Secret", name, Source { values, is_open });
+            }
+            _ => {}
+        }
+    }
+    sources
+}
+
+fn plain(object: &Object, places: &[&str], is_encoded: bool) -> Source {
+    let mut values = BTreeMap::new();
+    for place in places {
+        for (key, value) in object.value.get(*place).and_then(Value::as_object).into_iter().flatten() {
+            let text = value.as_str().unwrap_or_default();
+            let decoded = STANDARD.decode(text.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            let text = if is_encoded { decoded.unwrap_or_else(|| UNKNOWN.to_owned()) } else { text.to_owned() };
+            values.insert(key.clone(), text.replace('\n', ""));
+        }
+    }
+    Source { values, is_open: false }
+}

@@ -1,0 +1,323 @@
+//! A pack: objects, each deflated, some as the difference to another.
+
+use std::collections::BTreeMap;
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use flate2::{Decompress, FlushDecompress, Status};
+
+use super::GitError;
+use crate::tree::{MAX_FILE_BYTES, MAX_FILES, MAX_TREE_BYTES, Tree};
+
+/// How many objects there may be: every file and folder is one.
+const MAX_OBJECTS: usize = 4 * MAX_FILES;
+/// How deep folders may nest.
+const MAX_DEPTH: usize = 64;
+const ID: usize = 20;
+
+type Id = [u8; ID];
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Commit,
+    Tree,
+    Blob,
+    Tag,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Tree => "tree",
+            Self::Blob => "blob",
+            Self::Tag => "tag",
+        }
+    }
+}
+
+/// The objects of a pack by their ids.
+pub(super) struct Objects(BTreeMap<Id, (Kind, Vec<u8>)>);
+
+const fn damaged<T>(what: &'static str) -> Result<T, GitError> {
+    Err(GitError::Damaged(what))
+}
+
+/// Reads all objects of a pack.
+pub(super) fn read(pack: &[u8]) -> Result<Objects, GitError> {
+    let Some(end) = pack.len().checked_sub(ID).filter(|end| *end >= 12) else {
+        return damaged("a pack without an end");
+    };
+    let (content, checksum) = pack.split_at(end);
+    if digest(&SHA1_FOR_LEGACY_USE_ONLY, content).as_ref() != checksum {
+        return damaged("its checksum does not hold");
+    }
+    let number =
+        |at: usize| content.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()).map(u32::from_be_bytes);
+    if content.get(..4) != Some(b"PACK") || number(4) != Some(2) {
+        return damaged("no pack of version 2");
+    }
+    let count = number(8).and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+    if count > MAX_OBJECTS {
+        return Err(GitError::TooLarge("the number of its files"));
+    }
+    let mut reader =
+        Reader { content, at: 12, places: BTreeMap::new(), objects: BTreeMap::new(), bytes_left: 2 * MAX_TREE_BYTES };
+    for _ in 0..count {
+        reader.object()?;
+    }
+    Ok(Objects(reader.objects))
+}
+
+struct Reader<'p> {
+    content: &'p [u8],
+    at: usize,
+    /// Which object begins where.
+    places: BTreeMap<usize, Id>,
+    objects: BTreeMap<Id, (Kind, Vec<u8>)>,
+    bytes_left: u64,
+}
+
+impl Reader<'_> {
+    fn byte(&mut self) -> Result<u8, GitError> {
+        let byte = self.content.get(self.at).copied().ok_or(GitError::Damaged("a pack that ends early"))?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn object(&mut self) -> Result<(), GitError> {
+        let start = self.at;
+        let first = self.byte()?;
+        let mut size = u64::from(first & 15);
+        let (mut shift, mut more) = (4, first & 128 != 0);
+        while more {
+            let byte = self.byte()?;
+            size |= u64::from(byte & 127).checked_shl(shift).unwrap_or(u64::MAX);
+            shift += 7;
+            more = byte & 128 != 0 && shift < 64;
+        }
+        let (kind, data) = match (first >> 4) & 7 {
+            1 => (Kind::Commit, self.inflated(size)?),
+            2 => (Kind::Tree, self.inflated(size)?),
+            3 => (Kind::Blob, self.inflated(size)?),
+            4 => (Kind::Tag, self.inflated(size)?),
+            6 => {
+                let back = self.offset()?;
+                let base = start.checked_sub(back).and_then(|place| self.places.get(&place)).copied();
+                self.difference(base, size)?
+            }
+            7 => {
+                let base = self.content.get(self.at..self.at + ID).and_then(|id| Id::try_from(id).ok());
+                self.at += ID;
+                self.difference(base, size)?
+            }
+            _ => return damaged("an object of no known kind"),
+        };
+        let header = format!("{} {}\0", kind.word(), data.len());
+        let id = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[header.as_bytes(), &data].concat());
+        let id = Id::try_from(id.as_ref()).map_err(|_| GitError::Damaged("an object without an id"))?;
+        self.places.insert(start, id);
+        self.objects.insert(id, (kind, data));
+        Ok(())
+    }
+
+    /// How far back the base of a difference begins.
+    fn offset(&mut self) -> Result<usize, GitError> {
+        let mut byte = self.byte()?;
+        let mut offset = usize::from(byte & 127);
+        while byte & 128 != 0 {
+            byte = self.byte()?;
+            offset = offset
+                .checked_add(1)
+                .and_then(|it| it.checked_mul(128))
+                .ok_or(GitError::Damaged("an offset beyond the pack"))?
+                | usize::from(byte & 127);
+        }
+        Ok(offset)
+    }
+
+    fn difference(&mut self, base: Option<Id>, size: u64) -> Result<(Kind, Vec<u8>), GitError> {
+        let delta = self.inflated(size)?;
+        let Some((kind, base)) = base.and_then(|base| self.objects.get(&base)) else {
+            return damaged("a difference to an object that is not there");
+        };
+        let (kind, made) = (*kind, applied(base, &delta)?);
+        self.count(made.len() as u64)?;
+        Ok((kind, made))
+    }
+
+    fn count(&mut self, bytes: u64) -> Result<(), GitError> {
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(GitError::TooLarge("all its files together"))?;
+        Ok(())
+    }
+
+    fn inflated(&mut self, size: u64) -> Result<Vec<u8>, GitError> {
+        if size > MAX_FILE_BYTES {
+            return Err(GitError::TooLarge("one of its files"));
+        }
+        self.count(size)?;
+        let mut data = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
+        let mut inflater = Decompress::new(true);
+        let rest = self.content.get(self.at..).unwrap_or_default();
+        let status = inflater.decompress_vec(rest, &mut data, FlushDecompress::Finish);
+        if !matches!(status, Ok(Status::StreamEnd)) || data.len() as u64 != size {
+            return damaged("an object that cannot be unpacked");
+        }
+        self.at += usize::try_from(inflater.total_in()).unwrap_or(usize::MAX);
+        Ok(data)
+    }
+}
+
+/// A base with a difference applied: pieces of it, and new bytes between.
+fn applied(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, GitError> {
+    const WRONG: GitError = GitError::Damaged("a difference that does not fit");
+    let mut bytes = delta.iter().copied();
+    let mut number = || {
+        let (mut number, mut shift) = (0_usize, 0_u32);
+        loop {
+            let byte = bytes.next().ok_or(WRONG)?;
+            number |= usize::from(byte & 127).checked_shl(shift).ok_or(WRONG)?;
+            shift += 7;
+            if byte & 128 == 0 {
+                return Ok::<_, GitError>(number);
+            }
+        }
+    };
+    let (from, to) = (number()?, number()?);
+    if from != base.len() || to as u64 > MAX_FILE_BYTES {
+        return Err(WRONG);
+    }
+    let mut made = Vec::with_capacity(to);
+    let mut rest: Vec<u8> = bytes.collect();
+    rest.reverse();
+    while let Some(operation) = rest.pop() {
+        if operation == 0 {
+            return Err(WRONG);
+        }
+        if operation & 128 == 0 {
+            for _ in 0..operation {
+                made.push(rest.pop().ok_or(WRONG)?);
+            }
+            continue;
+        }
+        let (mut offset, mut size) = (0_usize, 0_usize);
+        for bit in 0..7 {
+            if operation & (1 << bit) != 0 {
+                let byte = usize::from(rest.pop().ok_or(WRONG)?);
+                if bit < 4 {
+                    offset |= byte << (8 * bit);
+                } else {
+                    size |= byte << (8 * (bit - 4));
+                }
+            }
+        }
+        let size = if size == 0 { 0x10000 } else { size };
+        made.extend_from_slice(offset.checked_add(size).and_then(|end| base.get(offset..end)).ok_or(WRONG)?);
+        if made.len() > to {
+            return Err(WRONG);
+        }
+    }
+    if made.len() == to { Ok(made) } else { Err(WRONG) }
+}
+
+/// The files of a commit.
+pub(super) fn tree(objects: &Objects, commit: &str) -> Result<Tree, GitError> {
+    let (Kind::Commit, text) = objects.get(parsed(commit)?)? else { return damaged("the branch leads to no commit") };
+    let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let id = std::str::from_utf8(first).ok().and_then(|line| line.strip_prefix("tree "));
+    let root = parsed(id.ok_or(GitError::Damaged("a commit without files"))?)?;
+    let mut files = Vec::new();
+    let mut open = vec![(root, String::new(), 0)];
+    while let Some((id, prefix, depth)) = open.pop() {
+        let (Kind::Tree, mut rest) = objects.get(id)? else { return damaged("a folder that is none") };
+        while !rest.is_empty() {
+            let entry = entry(rest)?;
+            rest = entry.rest;
+            let path = format!("{prefix}{}", entry.name);
+            match entry.mode {
+                "40000" if depth < MAX_DEPTH => open.push((entry.id, format!("{path}/"), depth + 1)),
+                "40000" => return Err(GitError::TooLarge("how deep its folders nest")),
+                "100644" | "100755" | "100664" => {
+                    let (Kind::Blob, content) = objects.get(entry.id)? else { return damaged("a file that is none") };
+                    files.push((path, content.to_vec()));
+                }
+                // Links and submodules hold no manifests of this repository.
+                _ => {}
+            }
+            if files.len() > MAX_FILES || open.len() > MAX_FILES {
+                return Err(GitError::TooLarge("the number of its files"));
+            }
+        }
+    }
+    Ok(Tree::new(files))
+}
+
+struct Entry<'e> {
+    mode: &'e str,
+    name: &'e str,
+    id: Id,
+    rest: &'e [u8],
+}
+
+fn entry(bytes: &[u8]) -> Result<Entry<'_>, GitError> {
+    let parse = || {
+        let end = bytes.iter().position(|byte| *byte == 0)?;
+        let (mode, name) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
+        let id = Id::try_from(bytes.get(end + 1..end + 1 + ID)?).ok()?;
+        Some(Entry { mode, name, id, rest: &bytes[end + 1 + ID..] })
+    };
+    parse().ok_or(GitError::Damaged("a folder that cannot be read"))
+}
+
+impl Objects {
+    fn get(&self, id: Id) -> Result<(Kind, &[u8]), GitError> {
+        let object = self.0.get(&id).map(|(kind, data)| (*kind, data.as_slice()));
+        object.ok_or(GitError::Damaged("an object is missing"))
+    }
+}
+
+fn parsed(hex: &str) -> Result<Id, GitError> {
+    let digits = (0..ID).map(|at| hex.get(2 * at..2 * at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()));
+    let bytes: Option<Vec<u8>> = digits.collect();
+    bytes
+        .filter(|_| hex.len() == 2 * ID)
+        .and_then(|bytes| Id::try_from(bytes).ok())
+        .ok_or(GitError::Damaged("an id that is none"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pack_that_was_cut_or_changed_is_refused() {
+        assert_eq!(read(b"PACK").err(), Some(GitError::Damaged("a pack without an end")));
+        let sealed = |content: &[u8]| [content, digest(&SHA1_FOR_LEGACY_USE_ONLY, content).as_ref()].concat();
+        let mut pack = sealed(b"PACK\0\0\0\x02\0\0\0\0");
+        assert!(read(&pack).is_ok_and(|objects| objects.0.is_empty()));
+        pack[4] ^= 1;
+        assert_eq!(read(&pack).err(), Some(GitError::Damaged("its checksum does not hold")));
+        let many = read(&sealed(b"PACK\0\0\0\x02\xff\xff\xff\xff")).err();
+        assert_eq!(many, Some(GitError::TooLarge("the number of its files")));
+        // A blob that says it is far larger than any.
+        let large = read(&sealed(b"PACK\0\0\0\x02\0\0\0\x01\xbf\xff\xff\xff\x7f")).err();
+        assert_eq!(large, Some(GitError::TooLarge("one of its files")));
+        let absent = read(&sealed(b"PACK\0\0\0\x02\0\0\0\x01\x60\x05")).err();
+        assert_eq!(absent, Some(GitError::Damaged("an object that cannot be unpacked")));
+    }
+
+    #[test]
+    fn differences_copy_and_add() {
+        // From 6 bytes to 7: copy 3 from offset 1, then add "xyz!".
+        assert_eq!(applied(b"abcdef", b"\x06\x07\x91\x01\x03\x04xyz!").unwrap(), b"bcdxyz!");
+        for wrong in [
+            &b"\x05\x07\x91\x01\x03\x04xyz!"[..],
+            b"\x06\x07\x91\x05\x03",
+            b"\x06\x02\x91\x01\x03",
+            b"\x06\x01\x00",
+            b"\x06",
+            b"\x06\xff\xff\xff\xff\x0f",
+        ] {
+            assert!(applied(b"abcdef", wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What will be in the cluster without the repository: what castle makes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::flux::{Source, Sources};
+use crate::kinds::{Component, EXTERNAL_SECRETS, FLUX, KUBERNETES, LONGHORN, METALLB, Served};
+use crate::object::{Object, Reference};
+use crate::yaml::{self, YamlError};
+
+/// Namespaces that every cluster has.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+/// Where castle puts what belongs to Flux.
+const FLUX_SYSTEM: &str = "flux-system";
+
+/// What castle makes, and what is served once it has.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The Kustomization by which Flux enters the repository.
+    pub entry: Object,
+    /// The kinds that are served.
+    pub served: Served,
+    /// Objects that castle owns, and the component that each is of.
+    pub owned: BTreeMap<Reference, String>,
+    /// Charts that would install a component of castle's again, and the component.
+    pub charts: BTreeMap<String, String>,
+    /// Namespaces that are there.
+    pub namespaces: BTreeSet<String>,
+    /// ConfigMaps that are there, by namespace and name, with what is in them.
+    pub config_maps: BTreeMap<(String, String), BTreeMap<String, String>>,
+    /// Secrets that are there, by namespace and name.
+    pub secrets: BTreeSet<(String, String)>,
+    /// ClusterSecretStores that are there.
+    pub stores: BTreeSet<String>,
+}
+
+impl World {
+    /// A cluster without anything of castle's but the way into the repository, at this path of it.
+    #[must_use]
+    pub fn new(path: &str) -> Self {
+        let sync = json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+            "kind": "Kustomization",
+            "metadata": {"name": FLUX_SYSTEM, "namespace": FLUX_SYSTEM},
+            "spec": {
+                "interval": "10m",
+                "retryInterval": "30s",
+                "prune": true,
+                "path": path,
+                "sourceRef": {"kind": "GitRepository", "name": FLUX_SYSTEM},
+            },
+        });
+        let mut served = Served::default();
+        served.add_all(KUBERNETES);
+        Self {
+            entry: Object::written(sync, "castle.yaml"),
+            served,
+            owned: BTreeMap::new(),
+            charts: BTreeMap::new(),
+            namespaces: NAMESPACES.map(str::to_owned).into(),
+            config_maps: BTreeMap::new(),
+            secrets: BTreeSet::new(),
+            stores: BTreeSet::new(),
+        }
+    }
+
+    /// Adds a component that castle installs, by what is known of its kind.
+    pub fn install(&mut self, component: &Component) {
+        self.served.add_all(component.kinds);
+        self.namespaces.insert(component.namespace.to_owned());
+        for chart in component.charts {
+            self.charts.insert((*chart).to_owned(), component.name.to_owned());
+        }
+        self.own(component.name, "", "Namespace", "", component.namespace);
+        if component.namespace == FLUX_SYSTEM {
+            self.own("castle", "source.toolkit.fluxcd.io", "GitRepository", FLUX_SYSTEM, FLUX_SYSTEM);
+            self.own("castle", "kustomize.toolkit.fluxcd.io", "Kustomization", FLUX_SYSTEM, FLUX_SYSTEM);
+        }
+    }
+
+    /// Adds what the manifests of a component hold: the kinds that they define, and all their objects as owned.
+    ///
+    /// # Errors
+    ///
+    /// [`YamlError`] if they cannot be read.
+    pub fn apply(&mut self, component: &str, manifests: &str) -> Result<(), YamlError> {
+        for document in yaml::read(manifests)? {
+            let object = Object { value: document.value, file: component.to_owned(), lines: document.lines };
+            define(&mut self.served, &object);
+            match object.kind() {
+                "Namespace" => drop(self.namespaces.insert(object.name().to_owned())),
+                "Secret" => {
+                    let reference = object.reference();
+                    self.secrets.insert((reference.namespace, reference.name));
+                }
+                _ => {}
+            }
+            self.owned.insert(object.reference(), component.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Adds an object that castle owns.
+    pub fn own(&mut self, component: &str, group: &str, kind: &str, namespace: &str, name: &str) {
+        let text = |text: &str| text.to_owned();
+        let reference =
+            Reference { group: text(group), kind: text(kind), namespace: text(namespace), name: text(name) };
+        self.owned.insert(reference, component.to_owned());
+    }
+
+    /// Gives all of the repository the values of a ConfigMap that castle makes, as `cluster-vars` is.
+    pub fn give_variables(&mut self, name: &str, values: BTreeMap<String, String>) {
+        self.own("castle", "", "ConfigMap", FLUX_SYSTEM, name);
+        self.config_maps.insert((FLUX_SYSTEM.to_owned(), name.to_owned()), values);
+        self.entry.value["spec"]["postBuild"] = json!({"substituteFrom": [{"kind": "ConfigMap", "name": name}]});
+    }
+
+    /// The component that kinds of a group are of.
+    pub(crate) fn component_of(&self, group: &str) -> String {
+        let known = [EXTERNAL_SECRETS, METALLB, LONGHORN, FLUX];
+        let component = known.iter().find(|it| it.kinds.iter().any(|kinds| kinds.group == group));
+        component.map_or("castle", |component| component.name).to_owned()
+    }
+
+    pub(crate) fn sources(&self) -> Sources {
+        let key = |kind: &str, (namespace, name): &(String, String)| (kind.to_owned(), namespace.clone(), name.clone());
+        let config_maps = self
+            .config_maps
+            .iter()
+            .map(|(place, values)| (key("ConfigMap", place), Source { values: values.clone(), is_open: false }));
+        // What is in a secret is nobody's business here.
+        let secrets =
+            self.secrets.iter().map(|place| (key("Secret", place), Source { is_open: true, ..Source::default() }));
+        config_maps.chain(secrets).collect()
+    }
+}
+
+/// Adds the kind that an object defines, if it does.
+pub(super) fn define(served: &mut Served, object: &Object) {
+    if !object.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+        return;
+    }
+    let is_cluster_scoped = object.text("/spec/scope") == "Cluster";
+    for version in object.list("/spec/versions").filter(|version| version["served"] == true) {
+        let name = version.get("name").and_then(Value::as_str).unwrap_or_default();
+        served.add(object.text("/spec/group"), name, object.text("/spec/names/kind"), is_cluster_scoped);
+    }
+}

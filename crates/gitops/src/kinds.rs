@@ -1,0 +1,216 @@
+//! Which kinds are served by whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Kinds of one version of one group, by their names; a `*` behind one says that it has no namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct Kinds {
+    /// The group, empty for the core.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// The names.
+    pub names: &'static str,
+}
+
+const fn kinds(group: &'static str, version: &'static str, names: &'static str) -> Kinds {
+    Kinds { group, version, names }
+}
+
+/// What Kubernetes 1.36 serves by itself, as its API server tells.
+pub(crate) const KUBERNETES: &[Kinds] = &[
+    kinds(
+        "",
+        "v1",
+        "Binding ComponentStatus* ConfigMap Endpoints Event LimitRange Namespace* Node* PersistentVolume* PersistentVolumeClaim Pod \
+         PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount",
+    ),
+    kinds("apiregistration.k8s.io", "v1", "APIService*"),
+    kinds("apps", "v1", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
+    kinds("events.k8s.io", "v1", "Event"),
+    kinds("authentication.k8s.io", "v1", "SelfSubjectReview* TokenReview*"),
+    kinds(
+        "authorization.k8s.io",
+        "v1",
+        "LocalSubjectAccessReview SelfSubjectAccessReview* SelfSubjectRulesReview* SubjectAccessReview*",
+    ),
+    kinds("autoscaling", "v2", "HorizontalPodAutoscaler"),
+    kinds("autoscaling", "v1", "HorizontalPodAutoscaler"),
+    kinds("batch", "v1", "CronJob Job"),
+    kinds("certificates.k8s.io", "v1", "CertificateSigningRequest*"),
+    kinds("networking.k8s.io", "v1", "IPAddress* Ingress IngressClass* NetworkPolicy ServiceCIDR*"),
+    kinds("policy", "v1", "PodDisruptionBudget"),
+    kinds("rbac.authorization.k8s.io", "v1", "ClusterRole* ClusterRoleBinding* Role RoleBinding"),
+    kinds(
+        "storage.k8s.io",
+        "v1",
+        "CSIDriver* CSINode* CSIStorageCapacity StorageClass* VolumeAttachment* VolumeAttributesClass*",
+    ),
+    kinds(
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingAdmissionPolicy* MutatingAdmissionPolicyBinding* MutatingWebhookConfiguration* ValidatingAdmissionPolicy* \
+         ValidatingAdmissionPolicyBinding* ValidatingWebhookConfiguration*",
+    ),
+    kinds("apiextensions.k8s.io", "v1", "CustomResourceDefinition*"),
+    kinds("scheduling.k8s.io", "v1", "PriorityClass*"),
+    kinds("coordination.k8s.io", "v1", "Lease"),
+    kinds("node.k8s.io", "v1", "RuntimeClass*"),
+    kinds("discovery.k8s.io", "v1", "EndpointSlice"),
+    kinds("resource.k8s.io", "v1", "DeviceClass* ResourceClaim ResourceClaimTemplate ResourceSlice*"),
+    kinds("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema* PriorityLevelConfiguration*"),
+];
+
+/// A component that castle can install, as far as a repository can collide with it or rely on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Component {
+    /// Its name.
+    pub name: &'static str,
+    /// The namespace it stands in.
+    pub namespace: &'static str,
+    /// Charts that would install it a second time.
+    pub charts: &'static [&'static str],
+    /// What it serves.
+    pub kinds: &'static [Kinds],
+}
+
+/// External Secrets Operator 2.x.
+pub const EXTERNAL_SECRETS: Component = Component {
+    name: "external-secrets",
+    namespace: "external-secrets",
+    charts: &["external-secrets"],
+    kinds: &[
+        kinds("external-secrets.io", "v1", "ClusterExternalSecret* ClusterSecretStore* ExternalSecret SecretStore"),
+        kinds("external-secrets.io", "v1alpha1", "ClusterPushSecret* PushSecret"),
+        kinds(
+            "generators.external-secrets.io",
+            "v1alpha1",
+            "ACRAccessToken BeyondtrustWorkloadCredentialsDynamicSecret CloudsmithAccessToken ClusterGenerator* ECRAuthorizationToken \
+             Fake GCRAccessToken GeneratorState GithubAccessToken GitlabDeployToken Grafana MFA Password QuayAccessToken SSHKey \
+             STSSessionToken UUID VaultDynamicSecret Webhook",
+        ),
+    ],
+};
+
+/// MetalLB 0.16.
+pub const METALLB: Component = Component {
+    name: "metallb",
+    namespace: "metallb-system",
+    charts: &["metallb"],
+    kinds: &[
+        kinds(
+            "metallb.io",
+            "v1beta1",
+            "BFDProfile BGPAdvertisement BGPPeer Community ConfigurationState IPAddressPool L2Advertisement ServiceBGPStatus \
+             ServiceL2Status",
+        ),
+        kinds("metallb.io", "v1beta2", "BGPPeer"),
+    ],
+};
+
+/// Longhorn 1.12.
+pub const LONGHORN: Component = Component {
+    name: "longhorn",
+    namespace: "longhorn-system",
+    charts: &["longhorn"],
+    kinds: &[kinds(
+        "longhorn.io",
+        "v1beta2",
+        "BackingImage BackingImageDataSource BackingImageManager Backup BackupBackingImage BackupTarget BackupVolume Engine \
+         EngineFrontend EngineImage InstanceManager Node Orphan RecurringJob Replica Setting Shard ShardGroup ShareManager Snapshot \
+         SupportBundle SystemBackup SystemRestore Volume VolumeAttachment",
+    )],
+};
+
+/// Flux 2.9 with its four usual controllers.
+pub const FLUX: Component = Component {
+    name: "flux",
+    namespace: "flux-system",
+    charts: &["flux2", "flux-operator"],
+    kinds: &[
+        kinds("helm.toolkit.fluxcd.io", "v2", "HelmRelease"),
+        kinds("kustomize.toolkit.fluxcd.io", "v1", "Kustomization"),
+        kinds("notification.toolkit.fluxcd.io", "v1", "Receiver"),
+        kinds("notification.toolkit.fluxcd.io", "v1beta3", "Alert Provider"),
+        kinds(
+            "source.toolkit.fluxcd.io",
+            "v1",
+            "Bucket ExternalArtifact GitRepository HelmChart HelmRepository OCIRepository",
+        ),
+    ],
+};
+
+/// Charts that bring kinds of their own: the chart, and what it serves.
+pub(crate) const CHARTS: &[(&str, &[Kinds])] = &[
+    (
+        "traefik",
+        &[kinds(
+            "traefik.io",
+            "v1alpha1",
+            "IngressRoute IngressRouteTCP IngressRouteUDP Middleware MiddlewareTCP ServersTransport ServersTransportTCP TLSOption TLSStore \
+         TraefikService",
+        )],
+    ),
+    (
+        "cert-manager",
+        &[
+            kinds("cert-manager.io", "v1", "Certificate CertificateRequest ClusterIssuer* Issuer"),
+            kinds("acme.cert-manager.io", "v1", "Challenge Order"),
+        ],
+    ),
+    (
+        "kube-prometheus-stack",
+        &[
+            kinds(
+                "monitoring.coreos.com",
+                "v1",
+                "Alertmanager PodMonitor Probe Prometheus PrometheusRule ServiceMonitor ThanosRuler",
+            ),
+            kinds("monitoring.coreos.com", "v1alpha1", "AlertmanagerConfig PrometheusAgent ScrapeConfig"),
+        ],
+    ),
+];
+
+/// What is known of one kind.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) versions: BTreeSet<String>,
+    pub(crate) is_cluster_scoped: bool,
+}
+
+/// Kinds that are served, by group and name.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Served(BTreeMap<(String, String), Known>);
+
+impl Served {
+    /// Adds a kind.
+    pub fn add(&mut self, group: &str, version: &str, kind: &str, is_cluster_scoped: bool) {
+        let known = self.0.entry((group.to_owned(), kind.to_owned())).or_default();
+        known.versions.insert(version.to_owned());
+        known.is_cluster_scoped = is_cluster_scoped;
+    }
+
+    pub(crate) fn add_all(&mut self, all: &[Kinds]) {
+        for kinds in all {
+            for name in kinds.names.split_whitespace() {
+                self.add(kinds.group, kinds.version, name.trim_end_matches('*'), name.ends_with('*'));
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, group: &str, kind: &str) -> Option<&Known> {
+        self.0.get(&(group.to_owned(), kind.to_owned()))
+    }
+
+    pub(crate) fn has_group(&self, group: &str) -> bool {
+        self.0.keys().any(|(known, _)| known == group)
+    }
+}
+
+/// Whether objects of this kind have no namespace, as far as it is known.
+pub(crate) fn is_cluster_scoped(group: &str, kind: &str) -> bool {
+    let charts = CHARTS.iter().map(|(_, kinds)| *kinds);
+    let all = [KUBERNETES, EXTERNAL_SECRETS.kinds].into_iter().chain(charts).flatten();
+    all.filter(|kinds| kinds.group == group)
+        .any(|kinds| kinds.names.split_whitespace().any(|name| name.strip_suffix('*') == Some(kind)))
+}

@@ -1,0 +1,236 @@
+//! Kustomize, as far as repositories use it: a folder of the tree to the objects it comes to.
+//!
+//! What is not understood is never passed over: it is a [`Note`] where the rest can still be built, and a [`BuildError`]
+//! where Kustomize itself would stop.
+
+mod fields;
+mod file;
+mod generate;
+mod images;
+mod json_patch;
+mod merge;
+mod meta;
+mod names;
+mod piece;
+mod replace;
+mod select;
+mod transform;
+
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::object::Object;
+use crate::tree::{Tree, joined};
+use crate::yaml::{self, Lines};
+use file::Kustomization;
+use generate::Place;
+use piece::Piece;
+
+/// The names a kustomization file can have.
+pub(crate) const FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+/// How deep kustomizations may include each other.
+const MAX_DEPTH: usize = 32;
+/// How many of them one build may read. Each may name another twice: without a bound, a few would be billions.
+const MAX_FILES: usize = 5_000;
+
+/// Why a folder cannot be built, and where.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{file}:{line}: {what}")]
+pub struct BuildError {
+    /// The file.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl BuildError {
+    pub(crate) fn new(file: &str, line: usize, what: &str) -> Self {
+        Self { file: file.to_owned(), line, what: what.to_owned() }
+    }
+}
+
+/// Something that was not built, and so cannot be judged.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Note {
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    pub(crate) what: String,
+}
+
+/// What a folder comes to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Built {
+    pub(crate) objects: Vec<Object>,
+    pub(crate) notes: Vec<Note>,
+}
+
+/// Builds a folder as kustomize-controller does for an object with this spec. Without a kustomization file everything below is taken.
+pub(crate) fn build(tree: &Tree, folder: &str, spec: &Value) -> Result<Built, BuildError> {
+    let mut builder = Builder { tree, files_left: MAX_FILES, notes: Vec::new() };
+    let mut kustomization = match builder.file_of(folder) {
+        Some(file) => builder.read(folder, &file)?,
+        None => builder.scanned(folder),
+    };
+    kustomization.overlaid(spec);
+    let mut pieces = Vec::new();
+    builder.accumulate(&kustomization, &mut pieces, 0)?;
+    let wrong = |what: String| BuildError::new(&kustomization.file, 1, &what);
+    names::hash(&mut pieces);
+    names::follow(&mut pieces).map_err(wrong)?;
+    pieces.retain(|piece| {
+        let local = piece.value.pointer("/metadata/annotations/config.kubernetes.io~1local-config");
+        !piece.value.is_null() && local.is_none_or(|value| value != "true")
+    });
+    Ok(Built { objects: pieces.into_iter().map(Piece::into_object).collect(), notes: builder.notes })
+}
+struct Builder<'t> {
+    tree: &'t Tree,
+    /// How many more kustomization files may be read.
+    files_left: usize,
+    notes: Vec<Note>,
+}
+
+impl Builder<'_> {
+    /// The kustomization file of a folder.
+    fn file_of(&self, folder: &str) -> Option<String> {
+        FILES.iter().filter_map(|name| joined(folder, name)).find(|path| self.tree.file(path).is_some())
+    }
+
+    fn read(&mut self, folder: &str, file: &str) -> Result<Kustomization, BuildError> {
+        self.files_left = self.files_left.checked_sub(1).ok_or_else(|| {
+            BuildError::new(file, 1, "kustomizations include each other without end, or far too many of them")
+        })?;
+        let (read, unknown) = Kustomization::read(folder, file, self.text(file)?)?;
+        for key in unknown {
+            self.note(file, read.line(&key), &format!("`{key}` of a kustomization file"));
+        }
+        Ok(read)
+    }
+
+    /// Reads one that another names: it must say something, and be of the kind that is named there.
+    fn read_inner(&mut self, folder: &str, file: &str, kind: &str) -> Result<Kustomization, BuildError> {
+        let read = self.read(folder, file)?;
+        if read.is_empty() {
+            return Err(read.wrong(1, "a kustomization file that says nothing"));
+        }
+        let own = Some(read.text("kind")).filter(|own| !own.is_empty()).unwrap_or("Kustomization");
+        if own != kind {
+            return Err(read.wrong(read.line("kind"), &format!("this is a {own}, and is named where a {kind} must be")));
+        }
+        Ok(read)
+    }
+
+    /// What Flux makes of a folder without such a file: all manifests below it.
+    fn scanned(&self, folder: &str) -> Kustomization {
+        let mut resources: Vec<String> = Vec::new();
+        for (path, _) in self.tree.below(folder) {
+            if !path.ends_with(".yaml") && !path.ends_with(".yml") {
+                continue;
+            }
+            let inner = path.strip_prefix(folder).unwrap_or(path).trim_start_matches('/');
+            let taken = inner
+                .match_indices('/')
+                .map(|(at, _)| &inner[..at])
+                .find(|below| joined(folder, below).is_some_and(|below| self.file_of(&below).is_some()));
+            let resource = taken.unwrap_or(inner).to_owned();
+            if resources.last() != Some(&resource) {
+                resources.push(resource);
+            }
+        }
+        // Folders are walked as a file system lists them: name by name, not path by path.
+        resources.sort_by(|one, other| one.split('/').cmp(other.split('/')));
+        resources.dedup();
+        let file = joined(folder, FILES[0]).unwrap_or_default();
+        let value = serde_json::json!({ "resources": resources });
+        Kustomization { folder: folder.to_owned(), file, value, lines: Lines::default() }
+    }
+
+    fn text(&self, file: &str) -> Result<&str, BuildError> {
+        let bytes = self.tree.file(file).ok_or_else(|| BuildError::new(file, 1, "there is no such file"))?;
+        std::str::from_utf8(bytes).map_err(|_| BuildError::new(file, 1, "this is not text in UTF-8"))
+    }
+
+    fn note(&mut self, file: &str, line: usize, what: &str) {
+        self.notes.push(Note { file: file.to_owned(), line, what: what.to_owned() });
+    }
+
+    /// Adds what a kustomization brings, and changes all that is there as it says.
+    fn accumulate(&mut self, own: &Kustomization, pieces: &mut Vec<Piece>, depth: usize) -> Result<(), BuildError> {
+        if depth > MAX_DEPTH {
+            return Err(own.wrong(1, "kustomizations include each other without end"));
+        }
+        for (line, resource) in own.list("resources").chain(own.list("bases")) {
+            self.resource(own, resource, line, pieces, depth)?;
+        }
+        for (key, kind) in [("configMapGenerator", "ConfigMap"), ("secretGenerator", "Secret")] {
+            for (line, args) in own.list(key) {
+                let place = Place { tree: self.tree, folder: &own.folder, file: &own.file, line };
+                let made = generate::generate(kind, args, &own.value["generatorOptions"], &place)?;
+                generate::absorb(pieces, made, args["behavior"].as_str().unwrap_or("create"))
+                    .map_err(|why| own.wrong(line, &why))?;
+            }
+        }
+        for (line, component) in own.list("components") {
+            let path = component.as_str().unwrap_or_default();
+            let folder = joined(&own.folder, path).filter(|folder| self.tree.is_folder(folder));
+            let file = folder.as_ref().and_then(|folder| self.file_of(folder));
+            let (Some(folder), Some(file)) = (folder, file) else {
+                if self.is_remote(own, path, line) {
+                    continue;
+                }
+                return Err(own.wrong(line, &format!("the component {path} is not there")));
+            };
+            let component = self.read_inner(&folder, &file, "Component")?;
+            self.accumulate(&component, pieces, depth + 1)?;
+        }
+        self.transform(own, pieces)
+    }
+
+    fn resource(
+        &mut self,
+        own: &Kustomization,
+        resource: &Value,
+        line: usize,
+        pieces: &mut Vec<Piece>,
+        depth: usize,
+    ) -> Result<(), BuildError> {
+        let path = resource.as_str().ok_or_else(|| own.wrong(line, "a resource is a path"))?;
+        let place = joined(&own.folder, path);
+        let mut new = Vec::new();
+        match place {
+            Some(file) if self.tree.file(&file).is_some() => new = piece::load(self.tree, &file)?,
+            Some(folder) if self.tree.is_folder(&folder) => {
+                let Some(file) = self.file_of(&folder) else {
+                    return Err(own.wrong(line, &format!("the folder {path} has no kustomization.yaml")));
+                };
+                let inner = self.read_inner(&folder, &file, "Kustomization")?;
+                self.accumulate(&inner, &mut new, depth + 1)?;
+            }
+            _ if self.is_remote(own, path, line) => {}
+            _ => return Err(own.wrong(line, &format!("{path} is not there"))),
+        }
+        for piece in new {
+            let id = piece.id();
+            if pieces.iter().any(|known| known.id().is(&id)) {
+                return Err(BuildError::new(
+                    &piece.file,
+                    piece.lines.of(""),
+                    &format!("{} {} is there twice", id.kind, id.name),
+                ));
+            }
+            pieces.push(piece);
+        }
+        Ok(())
+    }
+
+    /// Whether a path leads elsewhere, where nobody looks here.
+    fn is_remote(&mut self, own: &Kustomization, path: &str, line: usize) -> bool {
+        let is_remote = path.contains("://") || path.starts_with("git@") || path.starts_with("github.com");
+        if is_remote {
+            self.note(&own.file, line, &format!("{path}, which is not in this repository"));
+        }
+        is_remote
+    }
+}

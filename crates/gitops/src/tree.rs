@@ -1,0 +1,156 @@
+//! The files of a GitOps repository: read once, then only looked at.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use castle_seams::{Disk, DiskErrorKind, FileKind};
+use thiserror::Error;
+
+/// How large one file may be. The largest manifest anybody applies, all of External Secrets, has 2 MB.
+pub const MAX_FILE_BYTES: u64 = 8 << 20;
+/// How large all files together may be.
+pub const MAX_TREE_BYTES: u64 = 128 << 20;
+/// How many files there may be.
+pub const MAX_FILES: usize = 50_000;
+/// How deep folders may nest.
+const MAX_DEPTH: usize = 64;
+
+/// Why a tree cannot be read.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum TreeError {
+    /// There is nothing of this name, or it cannot be opened.
+    #[error("{0}")]
+    Unreadable(String),
+    /// It is larger than any GitOps repository.
+    #[error("{0}: a GitOps repository holds manifests, and this is more than castle reads of one")]
+    TooLarge(String),
+}
+
+/// The files by their paths, `/` between the parts.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Tree {
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Tree {
+    /// The tree of these files.
+    #[must_use]
+    pub fn new(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
+        Self { files: files.into_iter().collect() }
+    }
+
+    /// Reads a folder. What git keeps for itself is left out, and so is what is neither a file nor a folder.
+    ///
+    /// # Errors
+    ///
+    /// [`TreeError`] if something in it cannot be read, or is too much.
+    pub fn of_folder(disk: &dyn Disk, folder: &Path) -> Result<Self, TreeError> {
+        let mut tree = Self::default();
+        let mut bytes_left = MAX_TREE_BYTES;
+        let mut open = vec![(folder.to_path_buf(), String::new(), 0)];
+        while let Some((path, prefix, depth)) = open.pop() {
+            let unreadable = |error: castle_seams::DiskError| TreeError::Unreadable(error.to_string());
+            for name in disk.list(&path).map_err(unreadable)? {
+                let Some(name) = name.to_str() else { continue };
+                if name == ".git" {
+                    continue;
+                }
+                let (inner, place) = (path.join(name), format!("{prefix}{name}"));
+                let kind = match disk.metadata(&inner) {
+                    Ok(found) => found.kind,
+                    // A link that leads nowhere is nobody's manifest.
+                    Err(error) if error.kind == DiskErrorKind::NotFound => continue,
+                    Err(error) => return Err(unreadable(error)),
+                };
+                match kind {
+                    FileKind::Directory if depth < MAX_DEPTH => open.push((inner, format!("{place}/"), depth + 1)),
+                    FileKind::Directory => return Err(TreeError::TooLarge(format!("{place} lies {MAX_DEPTH} deep"))),
+                    FileKind::File => {
+                        let bytes = disk.read(&inner, MAX_FILE_BYTES).map_err(|error| match error.kind {
+                            DiskErrorKind::TooLarge { .. } => TreeError::TooLarge(error.to_string()),
+                            _ => unreadable(error),
+                        })?;
+                        bytes_left = bytes_left.checked_sub(bytes.len() as u64).ok_or_else(|| {
+                            TreeError::TooLarge(format!("all files of {} together", folder.display()))
+                        })?;
+                        tree.files.insert(place, bytes);
+                    }
+                    FileKind::Other => {}
+                }
+                if tree.files.len() > MAX_FILES {
+                    return Err(TreeError::TooLarge(format!("{} has over {MAX_FILES} files", folder.display())));
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    /// The content of a file.
+    #[must_use]
+    pub fn file(&self, path: &str) -> Option<&[u8]> {
+        self.files.get(path).map(Vec::as_slice)
+    }
+
+    /// Whether there is a folder of this path. The root is one, even of an empty tree.
+    #[must_use]
+    pub fn is_folder(&self, path: &str) -> bool {
+        path.is_empty() || self.below(path).next().is_some()
+    }
+
+    /// The files below a folder, at any depth, in order.
+    pub fn below(&self, folder: &str) -> impl Iterator<Item = (&str, &[u8])> {
+        let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        self.files
+            .range(prefix.clone()..)
+            .take_while(move |(path, _)| path.starts_with(&prefix))
+            .map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
+    }
+
+    /// Whether there are no files at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+}
+
+/// A path in the tree, from a folder of it and what is written there; nothing if it leads out of the tree.
+pub(crate) fn joined(folder: &str, path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    let base = if path.starts_with('/') { "" } else { folder };
+    for part in base.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()?),
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_in_the_tree() {
+        assert_eq!(joined("a/b", "../c/./d").as_deref(), Some("a/c/d"));
+        assert_eq!(joined("", "./").as_deref(), Some(""));
+        assert_eq!(joined("a", "../../etc"), None);
+    }
+
+    #[test]
+    fn a_folder_is_read_without_what_git_keeps() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = castle_seams::SystemDisk;
+        for (path, text) in [("a.yaml", "1"), ("b/c.yaml", "2"), (".git/HEAD", "ref"), ("b-d.yaml", "3")] {
+            let path = folder.path().join(path);
+            disk.create_dir_all(path.parent().unwrap(), 0o755).unwrap();
+            disk.create_new(&path, text.as_bytes(), 0o644).unwrap();
+        }
+        let tree = Tree::of_folder(&disk, folder.path()).unwrap();
+        assert_eq!(tree.below("").map(|(path, _)| path).collect::<Vec<_>>(), ["a.yaml", "b-d.yaml", "b/c.yaml"]);
+        assert_eq!(tree.below("b").map(|(path, _)| path).collect::<Vec<_>>(), ["b/c.yaml"]);
+        assert!(tree.is_folder("b") && tree.is_folder("") && !tree.is_folder("a.yaml") && !tree.is_folder("c"));
+        assert!(matches!(Tree::of_folder(&disk, &folder.path().join("x")), Err(TreeError::Unreadable(_))));
+    }
+}

@@ -1,0 +1,54 @@
+//! A component: objects that belong together, from the first line in the inventory to the last that is pruned.
+
+use std::time::Duration;
+
+use castle_engine::{GraphBuilder, Handle, Layer, Place, StepId};
+
+use super::{Apply, Expect, Present, Prune, Ready, Record};
+use crate::client::Api;
+use crate::model::{Mark, Object, Stage};
+
+/// How long a definition may take until it is served by every control plane.
+const ESTABLISHED: Duration = Duration::from_secs(60);
+
+fn id(mark: &Mark, name: &str) -> StepId {
+    StepId::new(&Layer::new(&mark.layer), &mark.component, name)
+}
+
+/// Wants these objects of a component and no others: recorded, applied stage by stage, and what is wanted no more pruned. Gives the
+/// promise that they are applied; whether they work is a matter of gates.
+pub fn install(graph: &mut GraphBuilder, api: &Handle<Api>, objects: &[Object], mark: &Mark) -> Handle<Present> {
+    let mut earlier = id(mark, "record");
+    let record = Record::new(objects, mark);
+    let mut present = graph.step(earlier.clone(), Place::default(), (api.clone(),), record);
+    for stage in Stage::ALL {
+        let of_stage: Vec<Object> = objects.iter().filter(|object| Stage::of(object) == stage).cloned().collect();
+        if of_stage.is_empty() {
+            continue;
+        }
+        let names = of_stage.iter().map(|object| object.name().to_owned()).collect();
+        let step = id(mark, stage.word());
+        present = graph.step(step.clone(), Place::default(), (api.clone(),), Apply::new(of_stage, mark));
+        graph.after(step.clone(), earlier);
+        earlier = step;
+        if stage == Stage::Definitions {
+            let served = Expect::Established { names, labels: mark.selector() };
+            earlier = id(mark, "served");
+            present = graph.gate(
+                earlier.clone(),
+                Place::default(),
+                (api.clone(), present),
+                Ready::new(vec![served], ESTABLISHED),
+            );
+        }
+    }
+    let needs = (api.clone(), present.clone());
+    graph.step(id(mark, "prune"), Place::default(), needs, Prune::new(objects, mark));
+    present
+}
+
+/// Wants nothing of a component: all that castle made of it is removed, the last first.
+pub fn remove(graph: &mut GraphBuilder, api: &Handle<Api>, mark: &Mark) {
+    let nothing = graph.step(id(mark, "record"), Place::default(), (api.clone(),), Record::new(&[], mark));
+    graph.step(id(mark, "prune"), Place::default(), (api.clone(), nothing), Prune::new(&[], mark));
+}
