@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Plan(commands::plan::PlanArgs),
     Up(commands::up::UpArgs),
     Status(commands::status::StatusArgs),
+    Drift(commands::drift::DriftArgs),
     Adopt(commands::adopt::AdoptArgs),
     Down(commands::down::DownArgs),
     Wipe(commands::wipe::WipeArgs),

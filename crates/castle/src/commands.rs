@@ -7,6 +7,7 @@ pub(crate) mod confirm;
 pub(crate) mod datacenter;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod drift;
 pub(crate) mod gitops;
 pub(crate) mod kubeconfig;
 pub(crate) mod lock;

@@ -220,3 +220,14 @@ fn a_value_that_is_set_is_in_no_argument_and_no_file() {
     let got = room.castle(&["secrets", "get", "s.enc.yaml", "a"]);
     assert_eq!(got.stdout.trim_end(), PASSWORD, "{}", got.transcript());
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn no_memory_of_castle_is_ever_written_to_disk() {
+    let room = Room::new(400);
+    let process = room.datacenter.as_ref().unwrap().id();
+    let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+    let cores = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    let words: Vec<&str> = cores.split_whitespace().collect();
+    assert_eq!(words[4..6], ["0", "0"], "{cores}");
+}

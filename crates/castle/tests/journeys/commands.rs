@@ -56,6 +56,7 @@ fn completions_and_manual_pages_know_the_verbs() {
         "-datacenter",
         "-doctor",
         "-down",
+        "-drift",
         "-gitops",
         "-kubeconfig",
         "-lock",

@@ -217,6 +217,31 @@ fn client_files_are_issued_from_the_sealed_bundle() {
 }
 
 #[test]
+fn what_was_changed_by_hand_is_told_and_put_right() {
+    let room = Room::new(400);
+    let before = room.castle(&["drift"]);
+    assert_eq!(before.code, Some(2), "nothing stands yet: {}", before.transcript());
+    assert_eq!(room.castle(&["up"]).code, Some(0));
+    let none = room.castle(&["drift"]);
+    assert!(none.code == Some(0) && none.stdout.contains("Nothing has drifted"), "{}", none.transcript());
+    // The machines are otherwise than the file says, as if somebody had changed them.
+    room.write("castle.yaml", &BLUE.replace("memory: 8GiB", "memory: 6GiB"));
+    assert_eq!(room.castle(&["up"]).code, Some(0));
+    room.write("castle.yaml", BLUE);
+    let drifted = room.castle(&["drift"]);
+    assert_eq!(drifted.code, Some(2), "{}", drifted.transcript());
+    insta::assert_snapshot!("drift", drifted.transcript());
+    let json = room.castle(&["drift", "--json"]).result();
+    assert_eq!(
+        (json["result"].as_str(), json["differences"][0]["field"].as_str()),
+        (Some("drifted"), Some("memory")),
+        "{json}"
+    );
+    assert_eq!(room.castle(&["up"]).code, Some(0));
+    assert_eq!(room.castle(&["drift"]).code, Some(0));
+}
+
+#[test]
 fn owners_are_told_of_everything_and_of_one_object() {
     let mut room = Room::new(400);
     let early = room.castle(&["owners"]);

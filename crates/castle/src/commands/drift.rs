@@ -1,0 +1,136 @@
+//! `castle drift`: what is not as the file says, whoever made it so.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use castle_engine::{Outcome, Report};
+use castle_seams::{Signals, SystemSignals};
+use clap::Args;
+use futures_util::future::{Either, select};
+use serde_json::{Value, json};
+
+use super::plan::planned;
+use crate::drive::problems;
+use crate::output::{Exit, Printer, table};
+use crate::stand::{LOOKING, Stand, Trouble};
+
+/// How often `--watch` looks.
+const EVERY: Duration = Duration::from_secs(30);
+
+/// Show what differs from the file: machines, their configurations, the cluster, the vault
+///
+/// Changes nothing, looks at every guest in full, and exits with 2 if anything differs. `castle up` puts it right.
+#[derive(Debug, Args)]
+pub(crate) struct DriftArgs {
+    /// A castle.yaml, or the folder it is in
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// Look again every half minute, and tell what changes, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+}
+
+/// One thing that is not as wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Drifted {
+    step: String,
+    what: String,
+    is: Option<String>,
+    wanted: Option<String>,
+}
+
+impl Drifted {
+    /// As people read it.
+    fn words(&self) -> String {
+        match (&self.is, &self.wanted) {
+            (Some(is), Some(wanted)) => format!("{} is {is}, wanted {wanted}", self.what),
+            (None, Some(wanted)) => format!("{} is absent, wanted {wanted}", self.what),
+            (Some(is), None) => format!("{} is {is}, not wanted", self.what),
+            (None, None) => self.what.clone(),
+        }
+    }
+}
+
+pub(crate) async fn drift(args: &DriftArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(&args.path, printer).await?;
+    stand.knock().await?;
+    if !args.watch {
+        let report = look(&stand).await?;
+        return Ok(tell(&stand, &report, printer));
+    }
+    let signals = SystemSignals::install().map_err(|error| Trouble::Failed(error.to_string()))?;
+    let mut last = None;
+    loop {
+        let report = look(&stand).await?;
+        let now = differing(&report);
+        if last.as_ref() != Some(&now) {
+            tell(&stand, &report, printer);
+            last = Some(now);
+        }
+        if let Either::Left(_) = select(signals.next(), stand.kept.doors.clock.sleep(EVERY)).await {
+            return Ok(Exit::Interrupted);
+        }
+    }
+}
+
+async fn look(stand: &Stand) -> Result<Report, Trouble> {
+    let identity = stand.identify().await?;
+    let ground = stand.ground(&identity.castle, true);
+    let (survey, placed) = stand.lay_out(&ground).await?;
+    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING).await?;
+    Ok(stand.look(&graph, &identity.castle).await)
+}
+
+/// All that is not as wanted: what `up` would change, and what the cluster says is not so.
+fn differing(report: &Report) -> Vec<Drifted> {
+    let mut found = Vec::new();
+    for (step, change) in planned(report) {
+        let one = |what: &str, is: &Option<String>, wanted: &Option<String>| Drifted {
+            step: step.clone(),
+            what: what.to_owned(),
+            is: is.clone(),
+            wanted: wanted.clone(),
+        };
+        if change.differences.is_empty() {
+            found.push(one(&change.verb, &None, &None));
+        }
+        found.extend(
+            change.differences.iter().map(|difference| one(&difference.field, &difference.is, &difference.wanted)),
+        );
+    }
+    found.extend(report.outcomes.iter().filter_map(|(step, outcome)| match outcome {
+        Outcome::Waiting { subject, evidence } => {
+            Some(Drifted { step: step.to_string(), what: format!("{subject}: {evidence}"), is: None, wanted: None })
+        }
+        _ => None,
+    }));
+    found
+}
+
+fn tell(stand: &Stand, report: &Report, printer: &mut Printer) -> Exit {
+    let found = differing(report);
+    let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
+    let rows: Vec<[String; 2]> = found.iter().map(|drifted| [drifted.step.clone(), drifted.words()]).collect();
+    match (found.is_empty(), failed) {
+        (true, 0) => printer.say(&format!("Nothing has drifted: {} is as its file says.", stand.kept.name())),
+        (true, _) => {}
+        (false, _) => {
+            printer.say(&table(&rows));
+            printer.say(&format!("\n{} is not as its file says: castle up puts it right.", stand.kept.name()));
+        }
+    }
+    let problems = problems(report, printer);
+    let (result, exit) = match (failed, found.is_empty()) {
+        (0, true) => ("unchanged", Exit::Done),
+        (0, false) => ("drifted", Exit::Differs),
+        _ => ("failed", Exit::Failed),
+    };
+    let differences = found.iter().map(
+        |drifted| json!({"step": drifted.step, "field": drifted.what, "is": drifted.is, "wanted": drifted.wanted}),
+    );
+    printer.result(&json!({
+        "verb": "drift", "castle": stand.kept.castle.castle.as_str(), "result": result,
+        "differences": differences.collect::<Vec<Value>>(), "problems": problems,
+    }));
+    exit
+}
