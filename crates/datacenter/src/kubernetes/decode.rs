@@ -75,9 +75,9 @@ fn typed(ty: &Type, value: &Value, (owner, path): (&str, &Path), twice: &[String
         Type::Int64 => value.is_i64() || value.is_u64(),
         Type::Double => value.is_number(),
         Type::IntOrString => value.is_string() || value.is_i64(),
-        Type::Bytes => match value.as_str().map(|text| STANDARD.decode(text)) {
-            Some(Err(error)) => {
-                findings.mismatch = Some(illegal_base64(&error));
+        Type::Bytes => match value.as_str().map(|text| (text, STANDARD.decode(text))) {
+            Some((text, Err(error))) => {
+                findings.mismatch = Some(illegal_base64(text, &error));
                 return;
             }
             other => other.is_some(),
@@ -142,10 +142,12 @@ fn typed(ty: &Type, value: &Value, (owner, path): (&str, &Path), twice: &[String
     }
 }
 
-fn illegal_base64(error: &base64::DecodeError) -> String {
+fn illegal_base64(text: &str, error: &base64::DecodeError) -> String {
     let at = match error {
         base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
-        _ => 0,
+        // An end that lacks something: half a padding is missed where it should go on, anything else where it began.
+        _ if text.ends_with('=') => text.len(),
+        _ => text.len() / 4 * 4,
     };
     format!("illegal base64 data at input byte {at}")
 }

@@ -172,6 +172,11 @@ impl Kube {
         let merged = managers
             .apply(node, (&live, &wanted), &manager, ignored, force, &now)
             .map_err(|conflicts| conflict(&conflicts))?;
+        if let Shape::Built(definition) = &resource.shape
+            && let Some(told) = decode::check(definition, &merged, &[]).mismatch
+        {
+            return Err(unreadable(&resource, &wanted, &told));
+        }
         let twice: Vec<String> =
             read.twice.iter().map(|path| format!("line: key {path:?} already set in map")).collect();
         call.judge(&twice, |texts| Failure::bad_request(format!("error strict decoding YAML: {texts}")))?;
@@ -202,6 +207,17 @@ fn faults(resource: &super::kinds::Resource, wanted: &Value) -> Vec<String> {
     let mut faults = structural::undeclared(Node::root(resource), wanted);
     walk::list_faults(Node::root(resource), wanted, "", &mut faults);
     faults
+}
+
+/// What an apply comes to whose values fit the schema, and not the type behind it.
+fn unreadable(resource: &super::kinds::Resource, wanted: &Value, told: &str) -> Failure {
+    let kind = format!("{}/{}, Kind={}", resource.group, resource.version, resource.kind);
+    let (namespace, name) = (value::namespace(wanted), value::name(wanted));
+    let text = format!(
+        "failed to convert new object ({namespace}/{name}; {kind}) to proper version: \
+         unable to convert unstructured object to {kind}: error decoding from json: {told}"
+    );
+    Failure::new(500, "", text)
 }
 
 fn conflict(conflicts: &[managers::Conflict]) -> Failure {
