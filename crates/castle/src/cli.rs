@@ -61,6 +61,7 @@ pub(crate) enum Command {
     Kubeconfig(commands::kubeconfig::KubeconfigArgs),
     Talosconfig(commands::talosconfig::TalosconfigArgs),
     Owners(commands::owners::OwnersArgs),
+    Timeline(commands::timeline::TimelineArgs),
     Datacenter(commands::datacenter::DatacenterArgs),
     State(commands::state::StateArgs),
     Lock(commands::lock::LockArgs),

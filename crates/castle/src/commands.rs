@@ -20,5 +20,6 @@ pub(crate) mod secrets;
 pub(crate) mod state;
 pub(crate) mod status;
 pub(crate) mod talosconfig;
+pub(crate) mod timeline;
 pub(crate) mod up;
 pub(crate) mod wipe;

@@ -66,6 +66,7 @@ pub fn main() -> ExitCode {
         Command::Down(args) => verb!(down, args, printer),
         Command::Wipe(args) => verb!(wipe, args, printer),
         Command::Kubeconfig(args) => verb!(kubeconfig, args, printer),
+        Command::Timeline(args) => verb!(timeline, args, printer),
         Command::Drift(args) => verb!(drift, args, printer),
         Command::Owners(args) => verb!(owners, args, printer),
         Command::Talosconfig(args) => verb!(talosconfig, args, printer),

@@ -69,6 +69,7 @@ fn completions_and_manual_pages_know_the_verbs() {
         "-state",
         "-status",
         "-talosconfig",
+        "-timeline",
         "-up",
         "-wipe",
         "",

@@ -217,6 +217,26 @@ fn client_files_are_issued_from_the_sealed_bundle() {
 }
 
 #[test]
+fn the_last_run_is_shown_in_time() {
+    let room = Room::new(400);
+    let early = room.castle(&["timeline"]);
+    assert!(early.code == Some(1) && early.stderr.contains("nothing is remembered of a run"), "{}", early.transcript());
+    assert_eq!(room.castle(&["up"]).code, Some(0));
+    let shown = room.castle(&["timeline"]);
+    let critical: Vec<&str> = shown.stdout.lines().filter(|line| line.starts_with('*')).collect();
+    assert!(critical.len() > 3 && critical.iter().any(|line| line.contains('━')), "{}", shown.transcript());
+    let told = room.castle(&["timeline", "--json"]).result();
+    let (spans, path) = (told["spans"].as_array().unwrap(), told["critical_path"].as_array().unwrap());
+    assert!(spans.len() > path.len() && path.iter().all(|span| spans.contains(span)), "{told}");
+    assert_eq!(room.castle(&["timeline", "--html", "run.html"]).code, Some(0));
+    let page = room.world.read("run.html");
+    assert!(
+        page.contains("class=\"critical\"") && page.contains("platform/power/blue-cp-1") && !page.contains("http"),
+        "{page}"
+    );
+}
+
+#[test]
 fn what_was_changed_by_hand_is_told_and_put_right() {
     let room = Room::new(400);
     let before = room.castle(&["drift"]);
