@@ -182,6 +182,7 @@ impl Verdict {
 /// Builds a tree as Flux would in this world, and judges it.
 #[must_use]
 pub fn judge(tree: &Tree, world: &World) -> Verdict {
+    let tree = &tree.as_fetched();
     let forest = grow(tree, &world.entry, &world.sources());
     let order = Order::of(&forest);
     let mut case = Case { tree, world, forest: &forest, order, findings: Vec::new() };

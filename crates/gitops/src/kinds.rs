@@ -141,7 +141,7 @@ pub const FLUX: Component = Component {
 };
 
 /// Charts that bring kinds of their own: the chart, and what it serves.
-pub(crate) const CHARTS: &[(&str, &[Kinds])] = &[
+const CHARTS: &[(&str, &[Kinds])] = &[
     (
         "traefik",
         &[kinds(
@@ -170,6 +170,13 @@ pub(crate) const CHARTS: &[(&str, &[Kinds])] = &[
         ],
     ),
 ];
+
+/// What a chart serves, if that is known.
+pub(crate) fn of_chart(chart: &str) -> Option<&'static [Kinds]> {
+    let own = CHARTS.iter().find(|(name, _)| *name == chart).map(|(_, kinds)| *kinds);
+    let component = || [EXTERNAL_SECRETS, METALLB, LONGHORN].into_iter().find(|it| it.charts.contains(&chart));
+    own.or_else(|| component().map(|component| component.kinds))
+}
 
 /// What is known of one kind.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

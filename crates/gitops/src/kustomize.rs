@@ -21,7 +21,7 @@ use thiserror::Error;
 
 use crate::object::Object;
 use crate::tree::{Tree, joined};
-use crate::yaml::{self, Lines};
+use crate::yaml::Lines;
 use file::Kustomization;
 use generate::Place;
 use piece::Piece;

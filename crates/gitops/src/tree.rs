@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use castle_seams::{Disk, DiskErrorKind, FileKind};
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use thiserror::Error;
 
 /// How large one file may be. The largest manifest anybody applies, all of External Secrets, has 2 MB.
@@ -26,17 +28,24 @@ pub enum TreeError {
     TooLarge(String),
 }
 
-/// The files by their paths, `/` between the parts.
+/// The files by their paths, `/` between the parts. Cheap to copy.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tree {
-    files: BTreeMap<String, Vec<u8>>,
+    files: BTreeMap<String, Arc<[u8]>>,
 }
+
+/// The file that tells Flux what to leave out, in the words of `.gitignore`.
+const IGNORE_FILE: &str = ".sourceignore";
+/// What Flux leaves out unless told otherwise.
+const IGNORED: &str = ".git/,.gitignore,.gitmodules,.gitattributes,*.jpg,*.jpeg,*.gif,*.png,*.wmv,*.flv,*.tar.gz,*.zip,.github/,\
+                       .circleci/,.travis.yml,.gitlab-ci.yml,appveyor.yml,.drone.yml,cloudbuild.yaml,codeship-services.yml,\
+                       codeship-steps.yml,**/.goreleaser.yml,**/.sops.yaml,**/.flux.yaml";
 
 impl Tree {
     /// The tree of these files.
     #[must_use]
     pub fn new(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
-        Self { files: files.into_iter().collect() }
+        Self { files: files.into_iter().map(|(path, bytes)| (path, bytes.into())).collect() }
     }
 
     /// Reads a folder. What git keeps for itself is left out, and so is what is neither a file nor a folder.
@@ -73,7 +82,7 @@ impl Tree {
                         bytes_left = bytes_left.checked_sub(bytes.len() as u64).ok_or_else(|| {
                             TreeError::TooLarge(format!("all files of {} together", folder.display()))
                         })?;
-                        tree.files.insert(place, bytes);
+                        tree.files.insert(place, bytes.into());
                     }
                     FileKind::Other => {}
                 }
@@ -88,7 +97,7 @@ impl Tree {
     /// The content of a file.
     #[must_use]
     pub fn file(&self, path: &str) -> Option<&[u8]> {
-        self.files.get(path).map(Vec::as_slice)
+        self.files.get(path).map(AsRef::as_ref)
     }
 
     /// Whether there is a folder of this path. The root is one, even of an empty tree.
@@ -103,7 +112,36 @@ impl Tree {
         self.files
             .range(prefix.clone()..)
             .take_while(move |(path, _)| path.starts_with(&prefix))
-            .map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
+            .map(|(path, bytes)| (path.as_str(), bytes.as_ref()))
+    }
+
+    /// What is left of it once Flux has fetched it: without pictures, settings of other programs, and what a `.sourceignore` names.
+    #[must_use]
+    pub fn as_fetched(&self) -> Self {
+        let rules = |lines: &mut dyn Iterator<Item = &str>| {
+            let mut rules = GitignoreBuilder::new("");
+            for line in lines {
+                // A rule that cannot be read ignores nothing.
+                let _ = rules.add_line(None, line);
+            }
+            rules.build().unwrap_or_else(|_| Gitignore::empty())
+        };
+        let mut all = vec![(String::new(), rules(&mut IGNORED.split(',')))];
+        for (path, bytes) in &self.files {
+            if let Some(folder) =
+                path.strip_suffix(IGNORE_FILE).filter(|folder| folder.is_empty() || folder.ends_with('/'))
+            {
+                all.push((folder.to_owned(), rules(&mut String::from_utf8_lossy(bytes).lines())));
+            }
+        }
+        let is_kept = |path: &str| {
+            let verdicts = all.iter().rev().filter_map(|(folder, rules)| {
+                Some(rules.matched_path_or_any_parents(path.strip_prefix(folder.as_str())?, false))
+            });
+            verdicts.into_iter().find(|verdict| !verdict.is_none()).is_none_or(|verdict| !verdict.is_ignore())
+        };
+        let files = self.files.iter().filter(|(path, _)| is_kept(path));
+        Self { files: files.map(|(path, bytes)| (path.clone(), bytes.clone())).collect() }
     }
 
     /// Whether there are no files at all.
@@ -136,6 +174,39 @@ mod tests {
         assert_eq!(joined("a/b", "../c/./d").as_deref(), Some("a/c/d"));
         assert_eq!(joined("", "./").as_deref(), Some(""));
         assert_eq!(joined("a", "../../etc"), None);
+    }
+
+    #[test]
+    fn what_flux_does_not_fetch_is_left_out() {
+        let files = [
+            (".sourceignore", "/docs\n*.tmp\n!keep.tmp\n"),
+            ("a/.sops.yaml", ""),
+            ("a/.sourceignore", "b/\n!picture.png\n"),
+            ("a/all.yaml", ""),
+            ("a/b/all.yaml", ""),
+            ("a/picture.png", ""),
+            ("a/x.tmp", ""),
+            ("b/all.yaml", ""),
+            ("b/docs/all.yaml", ""),
+            ("b/picture.png", ""),
+            ("docs/all.yaml", ""),
+            ("keep.tmp", ""),
+            (".github/workflows/ci.yaml", ""),
+        ];
+        let tree = Tree::new(files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()))).as_fetched();
+        let left: Vec<&str> = tree.below("").map(|(path, _)| path).collect();
+        assert_eq!(
+            left,
+            [
+                ".sourceignore",
+                "a/.sourceignore",
+                "a/all.yaml",
+                "a/picture.png",
+                "b/all.yaml",
+                "b/docs/all.yaml",
+                "keep.tmp"
+            ]
+        );
     }
 
     #[test]

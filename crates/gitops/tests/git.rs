@@ -67,7 +67,7 @@ impl Server {
         backend.env("CONTENT_TYPE", header("content-type: ").unwrap_or_default());
         backend.env("CONTENT_LENGTH", body.len().to_string());
         backend.env("GIT_PROTOCOL", header("git-protocol: ").unwrap_or_default());
-        let mut child = backend.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = backend.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(body).unwrap();
         let output = child.wait_with_output().unwrap().stdout;
         let end = output.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();

@@ -286,7 +286,27 @@ fn parsed(hex: &str) -> Result<Id, GitError> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, rng_seed: RngSeed::Fixed(2026), ..ProptestConfig::default() })]
+
+        /// Whoever made a pack: it is read or refused. The checksum is right, so that what follows is looked at.
+        #[test]
+        fn any_pack_is_read_or_refused(count in 0_u8..4, bytes in prop::collection::vec(any::<u8>(), 0..64), delta in prop::collection::vec(any::<u8>(), 0..32)) {
+            let content = [&b"PACK\0\0\0\x02\0\0\0"[..], &[count], &bytes].concat();
+            let pack = [&content[..], digest(&SHA1_FOR_LEGACY_USE_ONLY, &content).as_ref()].concat();
+            if let Ok(objects) = read(&pack) {
+                prop_assert!(objects.0.len() <= usize::from(count));
+            }
+            if let Ok(made) = applied(&bytes, &delta) {
+                prop_assert!(made.len() as u64 <= MAX_FILE_BYTES);
+            }
+        }
+    }
 
     #[test]
     fn a_pack_that_was_cut_or_changed_is_refused() {

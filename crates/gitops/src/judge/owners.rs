@@ -25,9 +25,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
                 let fix = if component == "castle" {
                     "remove it from the repository: castle makes it from castle.yaml".to_owned()
                 } else {
-                    format!(
-                        "remove it from the repository, or hand {component} over: castle handover {component} --to flux"
-                    )
+                    format!("remove it from the repository, or switch {component} off in castle.yaml")
                 };
                 (Finding::of(Code::OwnedObject, object, "", why, fix), 0)
             };
@@ -43,8 +41,10 @@ pub(super) fn judge(case: &mut Case<'_>) {
                 Code::OwnedComponent,
                 object,
                 "/spec",
-                format!("installs the chart {chart}, and castle installs {component}: Helm would take over castle's objects"),
-                format!("remove it, or let Flux own {component}: owner: flux in castle.yaml, or castle handover {component} --to flux"),
+                format!(
+                    "installs the chart {chart}, and castle installs {component}: Helm would take over castle's objects"
+                ),
+                format!("remove it, or switch {component} off in castle.yaml"),
             ));
         }
     }

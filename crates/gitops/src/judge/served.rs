@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::world::define;
 use super::{Case, Code, Finding};
 use crate::flux::{Forest, Group};
-use crate::kinds::{CHARTS, Served};
+use crate::kinds::{Served, of_chart};
 use crate::object::Object;
 
 /// What a group brings that serves kinds.
@@ -22,6 +22,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
     let (providers, unknown) = providers(case.forest);
     let mut found = Vec::new();
     let mut told = BTreeSet::new();
+    let mut unserved: BTreeMap<(&str, &str), (Finding, usize)> = BTreeMap::new();
     for (group, object) in case.forest.objects() {
         let (api, kind) = (object.group(), object.kind());
         let version = object.text("/apiVersion").rsplit('/').next().unwrap_or_default();
@@ -35,10 +36,17 @@ pub(super) fn judge(case: &mut Case<'_>) {
             .filter(|it| it.served.get(api, kind).is_some_and(|known| known.versions.contains(version)))
             .collect();
         if bringing.is_empty() {
-            found.push(not_served(case, &providers, &unknown, object));
+            let first = || (not_served(case, &providers, &unknown, object), 0);
+            unserved.entry((object.text("/apiVersion"), kind)).or_insert_with(first).1 += 1;
         } else if told.insert((group.reference(), api.to_owned(), kind.to_owned())) {
             found.extend(awaited(case, group, object, &bringing));
         }
+    }
+    for (mut finding, count) in unserved.into_values() {
+        if count > 1 {
+            finding.why += &format!("; so it is with {} more", count - 1);
+        }
+        found.push(finding);
     }
     case.findings.extend(found);
 }
@@ -53,8 +61,8 @@ fn providers(forest: &Forest) -> (Vec<Provider<'_>>, BTreeSet<String>) {
         providers.push(Provider { group, served, release: None });
         for release in group.objects.iter().filter(|object| object.is("helm.toolkit.fluxcd.io", "HelmRelease")) {
             let Some(chart) = chart(forest, release) else { continue };
-            match CHARTS.iter().find(|(name, _)| *name == chart) {
-                Some((_, kinds)) => {
+            match of_chart(&chart) {
+                Some(kinds) => {
                     let mut served = Served::default();
                     if brings_definitions(&chart, release) {
                         served.add_all(kinds);
@@ -113,9 +121,8 @@ fn not_served(case: &Case<'_>, providers: &[Provider<'_>], unknown: &BTreeSet<St
         );
     }
     let without = providers.iter().filter_map(|it| it.release).find(|release| {
-        let chart = chart(case.forest, release);
-        let brings = CHARTS.iter().find(|(name, _)| chart.as_deref() == Some(name));
-        brings.is_some_and(|(_, kinds)| kinds.iter().any(|kinds| kinds.group == api))
+        let kinds = chart(case.forest, release).and_then(|chart| of_chart(&chart)).unwrap_or_default();
+        kinds.iter().any(|kinds| kinds.group == api)
     });
     let (code, why, fix) = match (without, api) {
         (Some(release), _) => (
@@ -129,13 +136,18 @@ fn not_served(case: &Case<'_>, providers: &[Provider<'_>], unknown: &BTreeSet<St
         (None, "image.toolkit.fluxcd.io") => (
             Code::KindNotServed,
             format!("{kind} needs the controllers of image automation, which are not installed"),
-            "install them (gitops.imageAutomation in castle.yaml), or remove the object".to_owned(),
+            "let Flux be installed with them, or remove the object".to_owned(),
+        ),
+        (None, "source.extensions.fluxcd.io") => (
+            Code::KindNotServed,
+            format!("{kind} needs Flux's source-watcher, which is not installed"),
+            "let Flux be installed with it, or name the GitRepository flux-system as the source".to_owned(),
         ),
         (None, _) if !unknown.is_empty() && !case.world.served.has_group(api) => (
             Code::NotJudged,
             format!(
-                "castle does not know whether anything serves {kind} of {version}: perhaps the chart {}",
-                joined(unknown)
+                "castle does not know whether anything serves {kind} of {version}: perhaps {}",
+                perhaps(unknown, api)
             ),
             "make sure that its Kustomization waits for the one with the chart".to_owned(),
         ),
@@ -150,8 +162,19 @@ fn not_served(case: &Case<'_>, providers: &[Provider<'_>], unknown: &BTreeSet<St
     Finding::of(code, object, "/apiVersion", why, fix)
 }
 
-fn joined(names: &BTreeSet<String>) -> String {
-    names.iter().map(String::as_str).collect::<Vec<_>>().join(" or ")
+/// The charts that may bring a kind: those that share a word with its group, or else how many there are.
+fn perhaps(charts: &BTreeSet<String>, group: &str) -> String {
+    let words = |text: &str| {
+        text.split(['.', '-', '/']).filter(|word| word.len() > 3).map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let of_group = words(group);
+    let likely: Vec<&str> =
+        charts.iter().filter(|chart| !words(chart).is_disjoint(&of_group)).map(String::as_str).take(3).collect();
+    match (likely.as_slice(), charts.len()) {
+        ([], 1) => format!("the chart {}", charts.iter().map(String::as_str).collect::<String>()),
+        ([], count) => format!("one of {count} charts that castle does not know"),
+        (likely, _) => format!("the chart {}", likely.join(" or ")),
+    }
 }
 
 /// Whether a kind is served by the time its objects are applied.

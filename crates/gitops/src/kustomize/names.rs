@@ -1,5 +1,7 @@
 //! Names that change while building, and the references that follow them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -207,6 +209,14 @@ struct Candidate {
     previous: Vec<Id>,
     prefixes: Vec<String>,
     suffixes: Vec<String>,
+    /// The namespaces of the accounts that a RoleBinding names: the only ones that are meant across namespaces.
+    subjects: BTreeSet<String>,
+}
+
+fn subjects(piece: &Piece) -> BTreeSet<String> {
+    let subjects = piece.value["subjects"].as_array().filter(|_| piece.id().kind == "RoleBinding");
+    let accounts = subjects.into_iter().flatten().filter(|subject| subject["kind"] == "ServiceAccount");
+    accounts.filter_map(|subject| subject["namespace"].as_str()).map(str::to_owned).collect()
 }
 
 /// Lets references follow the objects that were renamed.
@@ -218,6 +228,7 @@ pub(super) fn follow(pieces: &mut [Piece]) -> Result<(), String> {
             previous: piece.previous.clone(),
             prefixes: piece.prefixes.clone(),
             suffixes: piece.suffixes.clone(),
+            subjects: subjects(piece),
         })
         .collect();
     let links = links();
@@ -298,7 +309,7 @@ fn meant<'c>(
             && it.previous.iter().any(is_role)
             && (own.id.is_cluster_scoped()
                 || it.id.is_cluster_scoped()
-                || it.id.kind == "ServiceAccount"
+                || (it.id.kind == "ServiceAccount" && own.subjects.contains(&it.id.namespace))
                 || own.id.effective_namespace() == it.id.effective_namespace())
     });
     if candidates.len() > 1 {

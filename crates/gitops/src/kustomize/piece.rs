@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::{BuildError, fields};
-use crate::kinds::is_cluster_scoped;
 use crate::object::{Object, group};
 use crate::tree::Tree;
 use crate::yaml::{self, Document, Lines};
@@ -32,9 +31,10 @@ impl Id {
         group(&self.api_version)
     }
 
-    /// Kustomize does not know the custom resources of anybody: to it they all have a namespace.
+    /// Kustomize does not know the custom resources of anybody, nor what is newer than Kubernetes 1.21: to it they all have a
+    /// namespace.
     pub(super) fn is_cluster_scoped(&self) -> bool {
-        is_built_in(self.group()) && is_cluster_scoped(self.group(), &self.kind)
+        CLUSTER_SCOPED.iter().any(|(group, kinds)| *group == self.group() && kinds.contains(&self.kind.as_str()))
     }
 
     pub(super) fn effective_namespace(&self) -> &str {
@@ -53,6 +53,21 @@ impl Id {
             && self.effective_namespace() == other.effective_namespace()
     }
 }
+
+/// Kinds that Kustomize puts into no namespace.
+const CLUSTER_SCOPED: &[(&str, &[&str])] = &[
+    ("", &["ComponentStatus", "Namespace", "Node", "NodeProxyOptions", "PersistentVolume"]),
+    ("admissionregistration.k8s.io", &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]),
+    ("apiextensions.k8s.io", &["CustomResourceDefinition"]),
+    ("apiregistration.k8s.io", &["APIService"]),
+    ("certificates.k8s.io", &["CertificateSigningRequest"]),
+    ("networking.k8s.io", &["IngressClass"]),
+    ("node.k8s.io", &["RuntimeClass"]),
+    ("policy", &["PodSecurityPolicy"]),
+    ("rbac.authorization.k8s.io", &["ClusterRole", "ClusterRoleBinding"]),
+    ("scheduling.k8s.io", &["PriorityClass"]),
+    ("storage.k8s.io", &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"]),
+];
 
 /// Whether a group is of Kubernetes itself.
 pub(super) fn is_built_in(group: &str) -> bool {
