@@ -3,9 +3,10 @@
 //!
 //! - [`store`] keeps objects with a revision for every change; [`kinds`] and [`schema`] say what is served and what it is
 //!   made of, from tables of facts; [`crd`] adds what definitions say.
-//! - [`api`] takes a request apart and hands it to [`read`], [`write`], [`patch`] or [`delete`]; [`fields`] knows who owns what.
+//! - [`callers`] finds out who asks; [`api`] takes a request apart and hands it to [`read`], [`write`], [`patch`] or [`delete`];
+//!   [`fields`] knows who owns what.
 //! - [`admission`], [`webhooks`] and [`podsecurity`] have a say before an object is kept, [`validate`] and [`structural`] judge
-//!   it, [`access`] knows who may do what.
+//!   it, [`access`] knows who may do what. A request that waits for a webhook is tried again ([`trial`]).
 //! - [`collect`] and [`workloads`] are the controllers, the scheduler and the nodes' agents: events of the world.
 //!
 //! A real server is the measure: where this one differs, this one is wrong.
@@ -13,6 +14,7 @@
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream;
@@ -24,6 +26,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 
@@ -82,6 +85,9 @@ use read::Watch;
 use request::{Ask, Query, User};
 use status::Failure;
 use trial::Trial;
+
+/// How long nobody looks at a watch that tells nothing.
+const STALLED: Duration = Duration::from_secs(60);
 
 /// Serves one connection until either end is gone.
 pub(crate) async fn serve<S>(datacenter: Datacenter, vmid: u32, life: u64, stream: S, session: Session)
@@ -152,8 +158,7 @@ impl Line {
             return self.lost().await;
         }
         let reply = match (&fate, read) {
-            (Fate::Refused(8, text), _) => Reply::failure(&Failure::new(429, "TooManyRequests", text.clone())),
-            (Fate::Refused(_, text), _) => Reply::failure(&Failure::new(503, "ServiceUnavailable", text.clone())),
+            (Fate::Refused(code, text), _) => Reply::failure(&refused(*code, text)),
             (_, Err(_)) => {
                 let text = format!("Request entity too large: limit is {}", write::REQUEST_LIMIT);
                 Reply::failure(&Failure::new(413, "RequestEntityTooLarge", text))
@@ -273,6 +278,16 @@ impl Line {
     }
 }
 
+/// What a witness refuses with, by the code of gRPC that stands for it.
+fn refused(code: i32, text: &str) -> Failure {
+    match code {
+        7 => Failure::new(403, "Forbidden", text),
+        8 => Failure::new(429, "TooManyRequests", text).with_details(json!({ "retryAfterSeconds": 1 })),
+        16 => Failure::unauthorized(),
+        _ => Failure::new(503, "ServiceUnavailable", text),
+    }
+}
+
 fn unavailable(why: &str) -> Reply {
     Reply::failure(&Failure::new(503, "ServiceUnavailable", why))
 }
@@ -291,12 +306,17 @@ impl Watching {
         let clock = self.datacenter.shared.clock.clone();
         loop {
             let (key, door, watch) = (&self.key, self.door, &mut self.watch);
-            let wait = watch.wakes().saturating_sub(self.datacenter.shared.clock.monotonic());
+            let is_stalled = self.datacenter.world().kubernetes.get(key).is_some_and(|kube| kube.is_stalled);
+            let due = watch.wakes().saturating_sub(self.datacenter.shared.clock.monotonic());
+            let wait = if is_stalled { STALLED } else { due };
             let look = self.datacenter.until(|world| {
                 if !world.is_open(door) {
                     return Some((Vec::new(), true));
                 }
-                let told = world.kubernetes(key, |kube| (watch.next(kube), watch.is_over()));
+                let told = world.kubernetes(key, |kube| match kube.is_stalled {
+                    true => (Vec::new(), false),
+                    false => (watch.next(kube), watch.is_over()),
+                });
                 told.filter(|(events, is_over)| !events.is_empty() || *is_over)
             });
             let told = tokio::select! {

@@ -53,7 +53,7 @@ pub(crate) const PEERS: [Peer; 18] = [
     Peer { name: "python", recipe: Recipe::Python { packages: &["jsonschema==4.25.1", "PyYAML==6.0.3"] } },
     Peer { name: "moto", recipe: Recipe::Python { packages: &["moto[server]==5.2.5", "boto3==1.44.0"] } },
     Peer { name: "proxmoxer", recipe: Recipe::Python { packages: &["proxmoxer==2.3.0", "requests==2.34.2"] } },
-    Peer { name: "infisicalsdk", recipe: Recipe::Python { packages: &["infisicalsdk==1.0.18", "requests==2.34.2"] } },
+    Peer { name: "infisicalsdk", recipe: Recipe::Python { packages: &["infisicalsdk==1.0.17", "requests==2.34.2"] } },
     Peer { name: "vault-batch", recipe: Recipe::GoWrapper { folder: "peers/vault-batch" } },
     Peer { name: "talos-tables", recipe: Recipe::GoWrapper { folder: "peers/talos-tables" } },
     Peer { name: "talos-config", recipe: Recipe::GoWrapper { folder: "peers/talos-config" } },

@@ -67,7 +67,7 @@ impl Line {
         let authorities = config.kubernetes.as_ref().map(Authority::certificates).unwrap_or_default();
         let named = certificate.as_ref().map(|certificate| credentials::judge(Some(certificate), &authorities, now));
         let token = credentials.token.as_deref();
-        let of_token = || token.and_then(|token| world.kubernetes.get(&config.key)?.token_user(token));
+        let of_token = || token.and_then(|token| world.kubernetes.get(&config.key)?.token_user(token, world.now));
         ask.user = match named {
             // A certificate that names nobody is no proof of anybody.
             Some(Ok(named)) if !named.common_name.is_empty() => {

@@ -45,6 +45,13 @@ pub(crate) fn judge(schema: &Value, object: &Value, old: Option<&Value>) -> Vec<
     causes
 }
 
+/// Whether a rule about these holds; nothing if that cannot be told.
+pub(crate) fn holds(rule: &str, names: &[(&str, &Value)]) -> Option<bool> {
+    let expression = parse(rule).ok()?;
+    let names = names.iter().map(|(name, value)| ((*name).to_owned(), Value::clone(value))).collect();
+    Scope { names }.value(&expression).ok()?.as_bool()
+}
+
 fn walk(schema: &Value, own: &Value, old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
     for rule in value::items(schema, "x-kubernetes-validations") {
         let text = value::text(rule, "rule");

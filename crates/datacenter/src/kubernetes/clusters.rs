@@ -234,6 +234,15 @@ impl Datacenter {
         self.in_cluster(cluster, freeze).is_some()
     }
 
+    /// Lets watches tell nothing, though they stay open, or tell all that they kept to themselves.
+    pub fn stall_watches(&self, cluster: &str, is_stalled: bool) -> bool {
+        let mut world = self.world();
+        let Some(key) = world.cluster_key(cluster) else { return false };
+        world.kubernetes(&key, |kube| kube.is_stalled = is_stalled);
+        world.touch();
+        true
+    }
+
     /// Lets a cluster forget all changes that are over: a watch from before must begin anew.
     pub fn compact_objects(&self, cluster: &str) -> bool {
         self.in_cluster(cluster, |kube| kube.store.compact()).is_some()
@@ -246,7 +255,7 @@ impl Datacenter {
                 let mut groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
                 groups.push("system:authenticated".to_owned());
                 let user = super::request::User { name: name.to_owned(), groups, ..Default::default() };
-                kube.tokens.insert(token.to_owned(), user);
+                kube.tokens.insert(token.to_owned(), (user, None));
             }
             None => drop(kube.tokens.remove(token)),
         };

@@ -85,8 +85,10 @@ pub(crate) struct Kube {
     pub(crate) plans: Vec<(Duration, Due)>,
     /// Definitions that are never established.
     pub(crate) stuck_definitions: BTreeSet<String>,
-    /// Tokens and who they are of.
-    pub(crate) tokens: BTreeMap<String, super::request::User>,
+    /// Tokens, who they are of, and until when.
+    pub(crate) tokens: BTreeMap<String, (super::request::User, Option<Duration>)>,
+    /// Whether watches tell nothing, as if nobody were at the other end any more.
+    pub(crate) is_stalled: bool,
     /// The request that is being answered, where it can wait for an answer.
     pub(crate) trial: Option<Trial>,
 }
@@ -110,6 +112,7 @@ impl Kube {
             plans: Vec::new(),
             stuck_definitions: BTreeSet::new(),
             tokens: BTreeMap::new(),
+            is_stalled: false,
             trial: None,
         };
         kube.bootstrap();

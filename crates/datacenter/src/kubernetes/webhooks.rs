@@ -12,7 +12,7 @@ use super::api::Call;
 use super::kube::Kube;
 use super::selectors::Labels;
 use super::status::Failure;
-use super::{patch, value};
+use super::{cel, patch, value};
 
 mod answer;
 pub(crate) mod certificate;
@@ -138,7 +138,15 @@ impl Kube {
                 .get("namespaces", "", namespace)
                 .map_or_else(|| of_namespace.is_empty(), |namespace| of_namespace.chooses(&namespace));
         let of_object = Labels::of(&hook["objectSelector"]);
-        is_here && (of_object.chooses(subject) || deed.old.is_some_and(|old| of_object.chooses(old)))
+        is_here
+            && (of_object.chooses(subject) || deed.old.is_some_and(|old| of_object.chooses(old)))
+            && value::items(hook, "matchConditions").iter().all(|condition| {
+                let request = json!({ "operation": deed.operation.word(), "userInfo": call.ask.user.info() });
+                let names =
+                    [("object", object), ("oldObject", deed.old.unwrap_or(&Value::Null)), ("request", &request)];
+                // A condition that says more than is understood here asks rather than not.
+                cel::holds(value::text(condition, "expression"), &names).unwrap_or(true)
+            })
     }
 
     /// Asks one webhook; nothing if its answer has yet to come. One whose failure is to be ignored has said nothing.

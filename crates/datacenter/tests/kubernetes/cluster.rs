@@ -142,3 +142,38 @@ fn a_blueprint_may_ask_for_pods_that_go_wrong() {
             .await;
     });
 }
+
+#[test]
+fn a_watch_may_stall_and_a_token_may_expire() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 1).await;
+        nodes.bring_up(&Wanted { vip: None, ..Wanted::default() }).await;
+        let admin = nodes.castle.kubernetes_admin();
+        let api = client(&nodes, "10.0.0.1", &admin);
+        let (_, list) = api.get(MAPS).await.unwrap();
+        let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+        let mut stream = api.watch(&format!("{MAPS}?watch=1&resourceVersion={version}")).await.unwrap();
+        assert!(nodes.datacenter().stall_watches("blue", true));
+        assert_eq!(api.apply(&format!("{MAPS}/a"), &config("a")).await.unwrap().0, 201);
+        tokio::select! {
+            told = stream.next() => panic!("{told:?}"),
+            () = clock.sleep(Duration::from_secs(300)) => {}
+        }
+        assert!(nodes.datacenter().stall_watches("blue", false));
+        assert_eq!(stream.next().await.unwrap()["type"], "ADDED");
+        let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+        let wanted = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "expirationSeconds": 600 } });
+        let (status, made) = api.ask("POST", path, "application/json", &wanted.to_string()).await.unwrap();
+        let token = made["status"]["token"].as_str().unwrap();
+        let review =
+            json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token } });
+        let authenticated = async || {
+            let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+            let (_, told) = api.ask("POST", path, "application/json", &review.to_string()).await.unwrap();
+            told["status"]["authenticated"] == true
+        };
+        assert_eq!((status, authenticated().await), (201, true));
+        clock.sleep(Duration::from_secs(601)).await;
+        assert!(!authenticated().await, "its time is over");
+    });
+}

@@ -1,5 +1,7 @@
 //! Questions that are answered and not kept: who one is, what one may, and tokens.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::Wish;
@@ -30,7 +32,7 @@ impl Kube {
             }
             "tokenreviews" => {
                 let token = value::text(&object, "spec.token").to_owned();
-                let status = match self.token_user(&token) {
+                let status = match self.token_user(&token, self.now) {
                     Some(user) => {
                         json!({ "authenticated": true, "user": user.info() })
                     }
@@ -77,9 +79,12 @@ impl Kube {
         Ok(object)
     }
 
-    /// Whom a token is of.
-    pub(crate) fn token_user(&self, token: &str) -> Option<User> {
-        let user = self.tokens.get(token)?;
+    /// Whom a token is of at a moment.
+    pub(crate) fn token_user(&self, token: &str, now: Duration) -> Option<User> {
+        let (user, until) = self.tokens.get(token)?;
+        if until.is_some_and(|until| now >= until) {
+            return None;
+        }
         // The token of an account ends with it.
         let account = user.name.strip_prefix("system:serviceaccount:").and_then(|place| place.split_once(':'));
         let is_gone = account.is_some_and(|(namespace, name)| {
@@ -117,14 +122,14 @@ impl Kube {
             uid: value::uid(&account).to_owned(),
             ..User::default()
         };
-        self.tokens.insert(token.clone(), user);
-        let until = self.calendar + self.now + std::time::Duration::from_secs(seconds.unsigned_abs());
+        let until = self.now + Duration::from_secs(seconds.unsigned_abs());
+        self.tokens.insert(token.clone(), (user, Some(until)));
         let audiences = value::at(&given, "spec.audiences").cloned().unwrap_or_else(|| json!([self.setup.endpoint]));
         Ok(json!({
             "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
             "metadata": { "name": name, "namespace": namespace, "uid": value::uid(&account), "creationTimestamp": self.stamp() },
             "spec": { "audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": Value::Null },
-            "status": { "token": token, "expirationTimestamp": stamp(until) },
+            "status": { "token": token, "expirationTimestamp": stamp(self.calendar + until) },
         }))
     }
 }

@@ -202,3 +202,15 @@ fn a_namespace_stays_while_a_webhook_that_judges_its_end_is_not_reached() {
     bench.pass(10.0);
     assert_eq!(bench.get("/api/v1/namespaces/stuck").0, 404);
 }
+
+#[test]
+fn a_webhook_is_asked_only_where_its_conditions_hold() {
+    let mut bench = with_service();
+    let (authority, certificate) = issue(&mut bench, &["hook.default.svc"]);
+    let mut wanted = webhook("judge.example.com", &authority);
+    wanted["matchConditions"] = json!([{ "name": "not-mine", "expression": "object.metadata.name != 'mine'" }]);
+    bench.post(VALIDATING, &configuration("ValidatingWebhookConfiguration", &[wanted]));
+    serve(&mut bench, &certificate, |_| Verdict::Deny { code: 403, message: "no".to_owned() });
+    assert_eq!(make(&mut bench, "mine").0, 201);
+    assert_eq!(make(&mut bench, "other").0, 403);
+}
