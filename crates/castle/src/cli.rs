@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Datacenter(commands::datacenter::DatacenterArgs),
     State(commands::state::StateArgs),
     Lock(commands::lock::LockArgs),
+    Mirror(commands::mirror::MirrorArgs),
+    Lease(commands::lease::LeaseArgs),
     Secrets(commands::secrets::SecretsArgs),
     Gitops(commands::gitops::GitopsArgs),
     Schema(commands::schema::SchemaArgs),

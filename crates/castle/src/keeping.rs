@@ -17,7 +17,7 @@ use castle_secrets::Secret;
 use castle_secrets::validate::{Check, Kind, Origin};
 use castle_spec::model::{Platform, StateStore};
 use castle_spec::values::SecretReference;
-use castle_spec::{Castle, Node, Severity};
+use castle_spec::{Castle, Node};
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
@@ -64,14 +64,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// Opens the memory of the castle that `path` names. Nothing is read of it yet.
     pub(crate) fn open(doors: Doors, path: &Path) -> Result<Self, String> {
-        let file = project::castle_file(doors.disk.as_ref(), path);
-        let bytes = doors.disk.read(&file, castle_spec::MAX_BYTES).map_err(|error| error.to_string())?;
-        let reading = castle_spec::read(&bytes);
-        let errors = reading.problems.iter().filter(|problem| problem.code.severity() == Severity::Error).count();
-        let nodes = reading.nodes;
-        let castle = reading.castle.ok_or_else(|| {
-            format!("{} is not valid ({errors} errors): castle check {}", file.display(), path.display())
-        })?;
+        let project::Read { file, castle, nodes } = project::read(doors.disk.as_ref(), path)?;
         let folder = project::state_folder().ok_or("there is no home for the state: set CASTLE_STATE_DIR")?;
         let (store, place): (Arc<dyn Store>, String) = match &castle.state.store.value {
             StateStore::Directory(()) => {

@@ -5,6 +5,7 @@
 mod bucket;
 mod cli;
 mod commands;
+mod components;
 mod drive;
 mod embedded;
 mod hypervisor;
@@ -72,7 +73,9 @@ pub fn main() -> ExitCode {
         Command::Talosconfig(args) => verb!(talosconfig, args, printer),
         Command::Datacenter(args) => waiting(commands::datacenter::run(&args, &mut printer)),
         Command::State(args) => waiting(commands::state::run(&args, &mut printer)),
-        Command::Lock(args) => waiting(commands::lock::run(&args, &mut printer)),
+        Command::Lock(args) => verb!(lock, args, printer),
+        Command::Mirror(args) => verb!(mirror, args, printer),
+        Command::Lease(args) => waiting(commands::lease::run(&args, &mut printer)),
         Command::Secrets(args) => waiting(commands::secrets::run(&args, &mut printer)),
         Command::Gitops(args) => waiting(commands::gitops::run(&args, &mut printer)),
         Command::Schema(args) => commands::schema::run(&args, &mut printer),

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use castle_seams::{Disk, DiskErrorKind, FileKind};
+use castle_spec::{Castle, Node, Severity};
 use ignore::gitignore::GitignoreBuilder;
 
 /// No `.gitignore` is longer.
@@ -15,6 +16,26 @@ pub(crate) fn castle_file(disk: &dyn Disk, path: &Path) -> PathBuf {
         // `./castle.yaml` is not worth saying.
         Ok(found) if found.kind == FileKind::Directory => path.strip_prefix(".").unwrap_or(path).join("castle.yaml"),
         _ => path.to_owned(),
+    }
+}
+
+/// A castle whose file is valid.
+pub(crate) struct Read {
+    /// The file.
+    pub(crate) file: PathBuf,
+    pub(crate) castle: Castle,
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// Reads the castle that `path` means.
+pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Read, String> {
+    let file = castle_file(disk, path);
+    let bytes = disk.read(&file, castle_spec::MAX_BYTES).map_err(|error| error.to_string())?;
+    let reading = castle_spec::read(&bytes);
+    let errors = reading.problems.iter().filter(|problem| problem.code.severity() == Severity::Error).count();
+    match reading.castle {
+        Some(castle) => Ok(Read { file, castle, nodes: reading.nodes }),
+        None => Err(format!("{} is not valid ({errors} errors): castle check {}", file.display(), path.display())),
     }
 }
 

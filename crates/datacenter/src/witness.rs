@@ -95,7 +95,7 @@ pub struct Called {
 pub enum Fate {
     /// It is handled and answered.
     Handled,
-    /// It is refused with this code of gRPC and these words, without any effect: to Kubernetes 8 is 429, and all others 503.
+    /// It is refused with this code of gRPC and these words, without any effect: to Kubernetes 7 is 403, 8 is 429, 16 is 401, and all others 503.
     Refused(i32, String),
     /// The connection ends before it has any effect.
     LostBefore,

@@ -251,7 +251,7 @@ impl Lease {
 
     fn lost(&self, other: &str) -> Fault {
         Fault::new(Class::Final, &self.key, format!("the lease was taken by {other}"))
-            .next("castle lock show; then run the command again when they are done")
+            .next("castle lease show; then run the command again when they are done")
     }
 }
 

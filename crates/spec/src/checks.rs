@@ -1,5 +1,6 @@
 //! What must hold between the values of the file. Each check is a section of `docs/checks.md`.
 
+mod components;
 mod network;
 mod nodes;
 mod patches;
@@ -25,6 +26,7 @@ pub(crate) fn all(castle: &Castle, inventory: &[Node], problems: &mut Problems) 
     platform::check(castle, inventory, problems);
     versions::check(castle, problems);
     storage::check(castle, inventory, problems);
+    components::check(castle, problems);
     references::check_vault(castle, problems);
 }
 

@@ -7,6 +7,7 @@
 //! made of. What a check needs from outside is handed in ([`references`]). It never panics, whatever the text.
 
 mod checks;
+mod components;
 mod inventory;
 mod leaks;
 pub mod model;
@@ -21,6 +22,7 @@ pub mod values;
 mod yaml;
 
 pub use checks::{Look, patches, references};
+pub use components::{Component, ComponentName, WantedComponent};
 pub use inventory::{Node, Role};
 pub use model::Castle;
 pub use problem::{Code, Label, Problem, Severity};

@@ -7,12 +7,13 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::components::Component;
 use crate::shape::{Entries, List, choice, section, words};
 use crate::span::Sourced;
 use crate::values::{
-    AddressRange, AgeRecipient, Bounded, Endpoint, ExtensionName, Fingerprint, KernelArg, KubernetesVersion, LabelKey,
-    LabelValue, Line, Mac, ModuleName, Name, Region, RegistryName, SecretReference, Sha256, Size, Taint, TalosVersion,
-    Vmid, VmidRange, WebAddress, Word,
+    AddressRange, AgeRecipient, Bounded, ComponentVersion, Endpoint, ExtensionName, Fingerprint, KernelArg,
+    KubernetesVersion, LabelKey, LabelValue, Line, Mac, ModuleName, Name, Region, RegistryName, SecretReference,
+    Sha256, Size, Taint, TalosVersion, Vmid, VmidRange, WebAddress, Word,
 };
 
 section! {
@@ -36,6 +37,8 @@ section! {
         secrets: Option<Sourced<Vault>>;
         /// The Git repository that Flux follows once the castle stands.
         gitops: Option<Sourced<Gitops>>;
+        /// What is special about the components that castle installs in the cluster. Which they are follows from the rest of the file.
+        components: Sourced<Components> = "{}";
         /// Where castle keeps what it remembers of this castle, and who may read it.
         state: Sourced<Keeping> = "{}";
     }
@@ -408,6 +411,48 @@ section! {
         credential: Option<Sourced<SecretReference>>;
         /// Values that the manifests in it may use, as `cluster-vars`. Not for secrets.
         vars: Sourced<Entries<Line, Line>> = "{}";
+        /// Whether Flux's controllers for new image tags run, too: image-reflector and image-automation.
+        image_automation: Sourced<bool> = "false";
+    }
+}
+
+section! {
+    /// The components that castle installs in the cluster: External Secrets if there are `secrets`, MetalLB if there are
+    /// `network.loadBalancers`, Longhorn unless `storage` is `none`, Flux if there is `gitops`. `castle lock` pins them.
+    Components {
+        /// External Secrets Operator, which reads the vault.
+        external_secrets: Option<Sourced<Component>>;
+        /// MetalLB, which gives addresses to services.
+        metallb: Option<Sourced<Component>>;
+        /// Longhorn, which keeps volumes.
+        longhorn: Option<Sourced<Component>>;
+        /// Flux, which follows the Git repository.
+        flux: Option<Sourced<Component>>;
+    }
+}
+
+section! {
+    /// What is special about a component. `off` instead of all this: castle neither installs it nor expects it.
+    ComponentSettings {
+        /// The version. Default: the newest that this castle was tested with.
+        version: Option<Sourced<ComponentVersion>>;
+        /// Who installs it and keeps it as it should be: `castle`, or `flux` if the Git repository does.
+        owner: Sourced<ComponentOwner> = "castle";
+        /// Files with patches for its objects, beside castle.yaml, in this order: parts of objects that are merged, or a `target` with a
+        /// `patch` of operations (RFC 6902).
+        patches: Sourced<List<Line>> = "[]";
+        /// A file with its manifest, beside castle.yaml, instead of upstream's.
+        source: Option<Sourced<Line>>;
+    }
+}
+
+words! {
+    /// Who installs a component.
+    ComponentOwner ("the owner of a component") {
+        /// castle itself.
+        Castle = "castle",
+        /// Flux, from the Git repository.
+        Flux = "flux",
     }
 }
 

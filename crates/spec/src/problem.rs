@@ -95,6 +95,12 @@ codes! {
     KernelModuleUnknown = "kernel-module-unknown", Error;
     KernelModuleNeedless = "kernel-module-needless", Warning;
     PatchFile = "patch-file", Error;
+    ComponentUntested = "component-untested", Warning;
+    ComponentUnused = "component-unused", Warning;
+    ComponentOwner = "component-owner", Error;
+    ComponentSource = "component-source", Error;
+    LockBroken = "lock-broken", Error;
+    LockStale = "lock-stale", Warning;
     DriveConflict = "drive-conflict", Error;
     TrustTwice = "trust-twice", Error;
     DriveUnavailable = "drive-unavailable", Error;

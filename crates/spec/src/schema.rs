@@ -42,7 +42,8 @@ fn keys(schema: &Value) -> Vec<Key<'_>> {
 fn walk<'s>(root: &'s Value, schema: &'s Value, path: &str, found: &mut Vec<Key<'s>>) {
     let target = resolve(root, schema);
     let choices = target.get("anyOf").and_then(Value::as_array);
-    let forms: Vec<&Value> = choices.map_or_else(|| vec![target], |forms| forms.iter().collect());
+    let forms: Vec<&Value> =
+        choices.map_or_else(|| vec![target], |forms| forms.iter().map(|form| resolve(root, form)).collect());
     for form in forms {
         let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         for (key, value) in form.get("properties").and_then(Value::as_object).into_iter().flatten() {

@@ -15,7 +15,7 @@ pub(crate) use net::{step, steps_between};
 pub use numbers::{Bounded, Size};
 pub use places::{AgeRecipient, Endpoint, Fingerprint, Region, Sha256, WebAddress};
 pub use reference::SecretReference;
-pub use version::{Contract, KubernetesVersion, TalosVersion};
+pub use version::{ComponentVersion, Contract, KubernetesVersion, TalosVersion};
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -1,10 +1,12 @@
 use std::path::{Path, PathBuf};
 
+use castle_components::lock::Stale;
 use castle_seams::{Disk, DiskError, DiskErrorKind, FileKind};
 use castle_spec::{Castle, Code, Lines, Look, Node, Problem, Reading, Role, Schematic, Severity};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::components::read_lock;
 use crate::output::{Exit, Printer, Source, object};
 use crate::project::{self, WorkTree};
 use crate::resolved;
@@ -141,6 +143,8 @@ fn surroundings(disk: &dyn Disk, file: &Path, reading: &Reading) -> Vec<Problem>
         )
     }));
 
+    problems.extend(pinned(disk, folder, castle));
+
     let configs = project::configs_folder(file, castle.platform.word());
     if takes(&configs.join("kubeconfig")) {
         problems.push(
@@ -171,6 +175,18 @@ fn surroundings(disk: &dyn Disk, file: &Path, reading: &Reading) -> Vec<Problem>
         );
     }
     problems
+}
+
+/// What the lock file says, if there is one: that it can be read, and that it is this castle's.
+fn pinned(disk: &dyn Disk, folder: &Path, castle: &Castle) -> Vec<Problem> {
+    match read_lock(disk, &folder.join(castle_components::lock::FILE)) {
+        Ok(lock) => {
+            let stale = lock.map(|lock| lock.stale(&castle.wanted_components())).unwrap_or_default();
+            let problem = |one: Stale| Problem::new(Code::LockStale, one.to_string()).hint("castle lock");
+            stale.into_iter().map(problem).collect()
+        }
+        Err(why) => vec![Problem::new(Code::LockBroken, why).hint("mend it, or remove it and run `castle lock`")],
+    }
 }
 
 /// What a valid castle comes to.

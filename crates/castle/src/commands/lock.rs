@@ -1,97 +1,164 @@
 use std::path::PathBuf;
 
-use castle_engine::{Holder, Taking, look};
-use clap::{Args, Subcommand};
-use serde_json::json;
+use castle_components::digest;
+use castle_components::lock::{Entry, Lock, Stale};
+use castle_components::pins::{Made, PINS, pin, upstream};
+use castle_components::source::Source;
+use castle_spec::model::{ComponentOwner, Platform};
+use castle_spec::{ComponentName, WantedComponent};
+use clap::Args;
+use serde_json::{Value, json};
 
-use crate::commands::confirm::confirmed;
-use crate::keeping::{Doors, Kept};
-use crate::output::{Exit, Printer, ago};
+use crate::components::Manifests;
+use crate::output::{Exit, Printer, table};
+use crate::stand::Trouble;
 
-/// See who works on a castle, and take over from someone who is gone
+/// Pin the manifests of the cluster's components: version, source and digest, in castle.lock
+///
+/// What is pinned already stays as it is, as long as castle.yaml wants the same. Versions that this castle was tested with are pinned
+/// without asking anybody where their digest is known; others are downloaded once and measured.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  castle lock\n  castle lock --check\n  castle lock --mirror mirror.tar")]
 pub(crate) struct LockArgs {
-    #[command(subcommand)]
-    what: What,
+    /// A castle.yaml, or the folder it is in
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// Change nothing; say whether castle.lock is up to date (exit code 2 if not)
+    #[arg(long)]
+    check: bool,
+    /// Pin what this mirror has: a folder, or a tar archive of one. Default: CASTLE_MIRROR
+    #[arg(long, value_name = "DIR|FILE")]
+    mirror: Option<PathBuf>,
 }
 
-#[derive(Debug, Subcommand)]
-enum What {
-    /// Show who works on the castle, and whether they live
-    Show {
-        /// A castle.yaml, or the folder it is in
-        #[arg(default_value = ".")]
-        path: PathBuf,
-    },
-    /// Take the lock from whoever has it; they stop before their next effect
-    Take {
-        /// A castle.yaml, or the folder it is in
-        #[arg(default_value = ".")]
-        path: PathBuf,
-        /// Do not ask
-        #[arg(long)]
-        yes: bool,
-    },
-}
-
-pub(crate) async fn run(args: &LockArgs, printer: &mut Printer) -> Exit {
-    let (What::Show { path } | What::Take { path, .. }) = &args.what;
-    let kept = match Kept::open(Doors::system(), path) {
-        Ok(kept) => kept,
-        Err(why) => return printer.invalid("lock", &why),
-    };
-    let holder = match look(kept.store.as_ref(), &kept.key()).await {
-        Ok(found) => found.map(|(holder, _)| holder),
-        Err(error) => return printer.failed("lock", &error.to_string()),
-    };
-    match &args.what {
-        What::Show { .. } => show(&kept, holder.as_ref(), printer),
-        What::Take { yes, .. } => take(&kept, holder.as_ref(), *yes, printer).await,
+pub(crate) async fn lock(args: &LockArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let manifests = Manifests::open(&args.path, args.mirror.as_deref())?;
+    let name = manifests.castle.castle.as_str().to_owned();
+    let is_embedded = matches!(manifests.castle.platform.value, Platform::Embedded(_));
+    if is_embedded && manifests.lock.is_none() && manifests.supply.mirror().is_none() {
+        printer.say(&format!(
+            "{name} stands in the embedded datacenter, with castle's own small manifests: nothing to pin. --mirror pins upstream's."
+        ));
+        printer.result(&json!({"verb": "lock", "castle": name, "result": "unchanged", "components": []}));
+        return Ok(Exit::Done);
     }
+    if args.check {
+        return check(&manifests, &name, printer).await;
+    }
+    let mut fresh = Lock::default();
+    for want in manifests.castle.wanted_components().iter().filter(|want| want.owner == ComponentOwner::Castle) {
+        fresh.entries.insert(want.name, pinned(&manifests, want).await?);
+    }
+    let is_new = manifests.lock.as_ref() != Some(&fresh);
+    if is_new {
+        let written = manifests.disk.replace(&manifests.file, fresh.write().as_bytes(), 0o644);
+        written.map_err(|error| Trouble::Failed(error.to_string()))?;
+    }
+    let file = manifests.file.display();
+    printer.say(&format!("{}\n\n{file} {}", rows(&fresh), if is_new { "is written" } else { "is up to date" }));
+    printer.result(&json!({
+        "verb": "lock", "castle": name, "result": if is_new { "written" } else { "unchanged" }, "file": file.to_string(),
+        "components": listed(&fresh),
+    }));
+    Ok(Exit::Done)
 }
 
-fn said(kept: &Kept, holder: Option<&Holder>) -> String {
-    let now = kept.clock().wall();
-    match holder {
-        Some(holder) if !holder.released => {
-            let state = if holder.is_alive(now) { "alive" } else { "probably dead" };
-            let silent = ago(holder.silent_for(now));
-            format!(
-                "{} works on {} under epoch {}; last sign of life {silent} ({state})",
-                holder.owner,
-                kept.name(),
-                holder.epoch
-            )
+/// Whether the lock file is the one that the castle needs.
+async fn check(manifests: &Manifests, name: &str, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let lock = manifests.lock.clone().unwrap_or_default();
+    let mut stale = lock.stale(&manifests.castle.wanted_components());
+    for (component, entry) in &lock.entries {
+        if let Source::File(file) = &entry.source {
+            let found = manifests.supply.measure(*component, &entry.source).await;
+            if found.map_or(true, |bytes| digest(&bytes) != entry.sha256) {
+                stale.push(Stale::Changed(*component, file.clone()));
+            }
         }
-        _ => format!("Nobody works on {}", kept.name()),
     }
-}
-
-fn show(kept: &Kept, holder: Option<&Holder>, printer: &mut Printer) -> Exit {
-    printer.say(&said(kept, holder));
-    let alive = holder.is_some_and(|holder| holder.is_alive(kept.clock().wall()));
-    printer
-        .result(&json!({"verb": "lock", "castle": kept.name(), "result": "shown", "holder": holder, "alive": alive}));
-    Exit::Done
-}
-
-async fn take(kept: &Kept, holder: Option<&Holder>, yes: bool, printer: &mut Printer) -> Exit {
-    let question = format!("{}. Take the lock from them?", said(kept, holder));
-    if holder.is_some_and(|holder| !holder.released) && !confirmed(&question, yes, printer) {
-        return printer.refused("lock", "the lock was left where it is: answer yes, or give --yes");
-    }
-    let held = match kept.lease(Taking::ByForce, 0).await {
-        Ok(held) => held,
-        Err(why) => return printer.failed("lock", &why.to_string()),
+    let file = manifests.file.display();
+    let result = if stale.is_empty() {
+        printer.say(&format!("{file} is up to date"));
+        "unchanged"
+    } else {
+        for one in &stale {
+            printer.complain_to_people(&one.to_string());
+        }
+        printer.complain_to_people(&format!("{file} is not up to date: castle lock"));
+        "stale"
     };
-    let epoch = held.lease.epoch();
-    if let Err(fault) = held.lease.release().await {
-        return printer.failed("lock", &fault.to_string());
+    let problems: Vec<Value> = stale
+        .iter()
+        .map(|one| json!({"severity": "error", "summary": one.to_string(), "hint": "castle lock"}))
+        .collect();
+    printer.result(&json!({
+        "verb": "lock", "castle": name, "result": result, "file": file.to_string(), "components": listed(&lock), "problems": problems,
+    }));
+    Ok(if stale.is_empty() { Exit::Done } else { Exit::Differs })
+}
+
+/// What is to be pinned of a component: what is pinned already, if that is still wanted.
+async fn pinned(manifests: &Manifests, want: &WantedComponent) -> Result<Entry, Trouble> {
+    let supply = &manifests.supply;
+    let measured = async |source: Source| {
+        let bytes = supply.measure(want.name, &source).await.map_err(|error| Trouble::Failed(error.to_string()))?;
+        Ok(Entry { version: want.version.clone(), source, sha256: digest(&bytes) })
+    };
+    if let Some(file) = &want.source {
+        return measured(Source::File(file.clone())).await;
     }
-    printer.say(&format!(
-        "The lock of {} is free, at epoch {epoch}: whoever had it stops before their next effect.",
-        kept.name()
-    ));
-    printer.result(&json!({"verb": "lock", "castle": kept.name(), "result": "taken", "epoch": epoch}));
-    Exit::Done
+    let old = manifests.lock.as_ref().and_then(|lock| lock.entries.get(&want.name));
+    let old = old.filter(|old| old.version == want.version && !matches!(old.source, Source::File(_)));
+    let Some(mirror) = supply.mirror() else {
+        if let Some(old) = old {
+            return Ok(old.clone());
+        }
+        return match pin(want.name, &want.version) {
+            Some(pin) if pin.made == Made::Upstream => Ok(pin.entry(&want.version)),
+            _ => measured(Source::Url(upstream(want.name, &want.version))).await,
+        };
+    };
+    if let Some(old) = old.filter(|old| mirror.with_digest(want.name, &old.sha256).is_some()) {
+        return Ok(old.clone());
+    }
+    let listed = mirror.with_version(want.name, &want.version).ok_or_else(|| {
+        let (place, WantedComponent { name, version, .. }) = (mirror.place().display(), want);
+        Trouble::Failed(format!(
+            "{name}: the mirror {place} has no manifest of {version}; `castle mirror pull` fetches it where there is a way to the web"
+        ))
+    })?;
+    let entry = measured(Source::Mirror(listed.file.clone())).await?;
+    if entry.sha256 != listed.sha256 {
+        let (place, file) = (mirror.place().display(), &listed.file);
+        return Err(Trouble::Failed(format!(
+            "{}: {file} of the mirror {place} has the sha256 {}, and its index says {}; castle mirror verify {place}",
+            want.name, entry.sha256, listed.sha256
+        )));
+    }
+    Ok(known(want, entry))
+}
+
+/// Says where upstream has it, if castle knows that these are upstream's bytes.
+fn known(want: &WantedComponent, entry: Entry) -> Entry {
+    let is_upstreams =
+        PINS.iter().any(|pin| pin.component == want.name && pin.sha256 == entry.sha256 && pin.made == Made::Upstream);
+    let source = if is_upstreams { Source::Url(upstream(want.name, &want.version)) } else { entry.source };
+    Entry { source, ..entry }
+}
+
+fn rows(lock: &Lock) -> String {
+    let head = ["component", "version", "sha256", "source"].map(str::to_owned);
+    let row = |(name, entry): (&ComponentName, &Entry)| {
+        let short = entry.sha256.get(..12).unwrap_or_default();
+        [name.to_string(), entry.version.to_string(), short.to_owned(), entry.source.to_string()]
+    };
+    table(&std::iter::once(head).chain(lock.entries.iter().map(row)).collect::<Vec<_>>())
+}
+
+fn listed(lock: &Lock) -> Vec<Value> {
+    let entry = |(name, entry): (&ComponentName, &Entry)| {
+        json!({
+            "component": name.word(), "version": entry.version.to_string(), "source": entry.source.to_string(), "sha256": entry.sha256,
+        })
+    };
+    lock.entries.iter().map(entry).collect()
 }

@@ -14,9 +14,11 @@ fn help_says_what_there_is() {
         &["completions", "--help"],
         &["man", "--help"],
         &["state", "--help"],
+        &["lease", "--help"],
         &["lock", "--help"],
         &["gitops", "--help"],
         &["gitops", "check", "--help"],
+        &["mirror", "--help"],
     ] {
         let ran = world.castle(args);
         assert_eq!(ran.code, Some(0));
@@ -59,8 +61,10 @@ fn completions_and_manual_pages_know_the_verbs() {
         "-drift",
         "-gitops",
         "-kubeconfig",
+        "-lease",
         "-lock",
         "-man",
+        "-mirror",
         "-new",
         "-owners",
         "-plan",

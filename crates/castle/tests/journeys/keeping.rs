@@ -1,4 +1,4 @@
-//! `castle state` and `castle lock`: what is remembered of a castle, and who is writing.
+//! `castle state` and `castle lease`: what is remembered of a castle, and who is writing.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ fn of_a_castle_that_was_never_raised_nothing_is_remembered() {
     let ran = world.castle(&["state", "show"]);
     assert_eq!(ran.code, Some(0), "{}", ran.transcript());
     assert!(ran.stdout.starts_with("Nothing is remembered of blue on proxmox in "), "{}", ran.stdout);
-    assert_eq!(world.castle(&["lock", "show"]).stdout, "Nobody works on blue on proxmox\n");
+    assert_eq!(world.castle(&["lease", "show"]).stdout, "Nobody works on blue on proxmox\n");
     assert_eq!(world.files(), ["castle.yaml"], "looking leaves no trace");
 }
 
@@ -73,7 +73,7 @@ fn records_are_shown_listed_and_restored() {
     let newest = world.castle(&["state", "show", "--json"]).result();
     assert_eq!((&newest["records"][0]["serial"], &newest["records"][0]["payload"]), (&json!(4), &json!({"vms": 1})));
     assert_eq!(
-        world.castle(&["lock", "show"]).stdout,
+        world.castle(&["lease", "show"]).stdout,
         "Nobody works on blue on proxmox\n",
         "and the lock was given back"
     );
@@ -145,14 +145,14 @@ fn take(world: &World, clock: Arc<dyn Clock>) -> Lease {
 fn who_holds_the_lock_is_shown_and_can_be_relieved() {
     let world = World::with_castle(GOOD);
     let lease = take(&world, Arc::new(SystemClock::new()));
-    let shown = world.castle(&["lock", "show"]).stdout;
+    let shown = world.castle(&["lease", "show"]).stdout;
     assert!(
         shown.starts_with("you@elsewhere works on blue on proxmox under epoch 1; ") && shown.ends_with("(alive)\n"),
         "{shown}"
     );
-    let refused = world.castle(&["lock", "take"]);
+    let refused = world.castle(&["lease", "take"]);
     assert_eq!((refused.code, refused.stderr.contains("give --yes")), (Some(3), true), "{}", refused.transcript());
-    let taken = world.castle(&["lock", "take", "--yes"]);
+    let taken = world.castle(&["lease", "take", "--yes"]);
     assert!(taken.stdout.contains("is free, at epoch 2"), "{}", taken.transcript());
     assert!(wait(castle_engine::Fence::check(&lease)).unwrap_err().is_final(), "the other stops");
 }
@@ -161,21 +161,21 @@ fn who_holds_the_lock_is_shown_and_can_be_relieved() {
 fn a_lock_left_by_a_dead_machine_is_told_from_a_living_one() {
     let world = World::with_castle(GOOD);
     take(&world, Arc::new(Late(SystemClock::new())));
-    let shown = world.castle(&["lock", "show"]).stdout;
+    let shown = world.castle(&["lease", "show"]).stdout;
     assert!(shown.ends_with("last sign of life 10 min ago (probably dead)\n"), "{shown}");
-    assert_eq!(world.castle(&["lock", "show", "--json"]).result()["alive"], json!(false));
+    assert_eq!(world.castle(&["lease", "show", "--json"]).result()["alive"], json!(false));
 }
 
 /// Killed with the lock in hand, on this machine: the next one does not wait for it to run out.
 #[test]
 fn a_lock_left_by_a_killed_castle_on_this_machine_is_no_hindrance() {
     let world = raised();
-    assert_eq!(world.castle(&["lock", "take", "--yes"]).code, Some(0));
+    assert_eq!(world.castle(&["lease", "take", "--yes"]).code, Some(0));
     let machine = world.read(".local/state/castle/.machine");
     let killed = Applicant { owner: "me@here".to_owned(), machine, seen_epoch: 0 };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     wait(Lease::take(store(&world), KEY, (clock, &SystemEntropy), &killed, Taking::Politely)).unwrap();
-    assert!(world.castle(&["lock", "show"]).stdout.contains("(alive)"));
+    assert!(world.castle(&["lease", "show"]).stdout.contains("(alive)"));
     let ran = world.castle(&["state", "restore", "platform", "1", "--yes"]);
     assert_eq!(ran.code, Some(0), "{}", ran.transcript());
     let elsewhere = take(&world, Arc::new(SystemClock::new()));
@@ -199,7 +199,7 @@ fn a_state_folder_that_cannot_be_written_is_named() {
     let world = raised();
     world.write("file", "");
     let command = format!(
-        "CASTLE_STATE_DIR={}/below exec {} lock take --yes",
+        "CASTLE_STATE_DIR={}/below exec {} lease take --yes",
         world.path("file").display(),
         env!("CARGO_BIN_EXE_castle")
     );

@@ -19,6 +19,7 @@ mod driving;
 mod git;
 mod gitops;
 mod keeping;
+mod manifests;
 mod new;
 mod problems;
 mod raising;

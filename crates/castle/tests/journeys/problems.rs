@@ -135,6 +135,9 @@ const CASES: &[Case] = &[
     (Code::LonghornDataDisk, &[(", dataDisk: 100GiB", "")]),
     (Code::KernelModuleUnknown, &[("v1.13.9", "v1.13.9, kernelModules: [iscsi_generic]")]),
     (Code::KernelModuleNeedless, &[("v1.13.9", "v1.13.9, kernelModules: [iscsi-tcp]")]),
+    (Code::ComponentUntested, &[("castle: blue", "castle: blue\ncomponents: {metallb: {version: v0.14.9}}")]),
+    (Code::ComponentUnused, &[("castle: blue", "castle: blue\ncomponents: {flux: {version: v2.9.0}, longhorn: off}")]),
+    (Code::ComponentOwner, &[("castle: blue", "castle: blue\ncomponents: {longhorn: {owner: flux}}")]),
     (
         Code::TrustTwice,
         &[(
@@ -249,6 +252,17 @@ fn in_the_files_around_it() {
     world.write("all.yaml", "machine: {certSANs: [castle.lan]}\n");
     world.write("odd.yaml", "# nothing\n");
     assert_eq!(world.castle(&["check"]).code, Some(0));
+
+    let special = "castle: blue\ncomponents: {metallb: {patches: [odd.yaml], source: metallb.yaml}}";
+    let world = World::with_castle(&GOOD.replace("castle: blue", special));
+    world.write("odd.yaml", "spec: {}\n");
+    hold(&world, Code::ComponentSource, "castle.yaml");
+
+    let world = World::with_castle(GOOD);
+    world.write("castle.lock", "schema: 1\ncomponents:\n  metallb:\n    version: v0.16.1\n    sha256: x\n");
+    hold(&world, Code::LockBroken, "castle.yaml");
+    world.write("castle.lock", "schema: 1\ncomponents: {}\n");
+    hold(&world, Code::LockStale, "castle.yaml");
 
     let world = referring("env:PROXMOX_TOKEN");
     assert_eq!(world.castle(&["check"]).code, Some(0));

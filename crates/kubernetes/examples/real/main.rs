@@ -20,6 +20,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use castle_components::patches::adapt;
+use castle_components::pins::pin;
+use castle_components::{Fit, standin};
 use castle_engine::{
     Alone, CastleId, Deaf, Fault, Gate, GraphBuilder, Handle, Journal, Layer, Outcome, Place, Report, StepId, Tools,
     Verdict, Wanted, run,
@@ -29,17 +32,17 @@ use castle_kubernetes::model::{Key, Kind, Mark, Object, manifest};
 use castle_kubernetes::steps::{Apply, Expect, Ready, install, rivals, survey};
 use castle_seams::{BoxFuture, Disk, SystemClock, SystemEntropy, TcpDial};
 use castle_secrets::Secret;
+use castle_spec::ComponentName;
 use castle_testkit::{ModelDisk, Pulse};
 use serde_json::{Value, json};
 
 use crate::real::{Programs, Real};
 use crate::suite::server::Clients;
 
-const FILES: [(&str, &str); 4] = [
-    ("external-secrets", "external-secrets-v2.9.0.yaml"),
-    ("metallb", "metallb-native-v0.16.1.yaml"),
-    ("longhorn", "longhorn-v1.12.1.yaml"),
-    ("flux", "flux-v2.9.0-components.yaml"),
+/// A castle of some size, and one that is as small as can be.
+const FITS: [Fit; 2] = [
+    Fit { replicas: 2, has_data_disks: true, is_without_workers: false, is_small: false, has_image_automation: false },
+    Fit { replicas: 1, has_data_disks: false, is_without_workers: true, is_small: true, has_image_automation: false },
 ];
 
 /// A real control plane, and castle's way to it.
@@ -180,14 +183,45 @@ fn fault(report: &Report) -> Fault {
     failed.unwrap_or_else(|| panic!("nothing failed: {report:?}"))
 }
 
-async fn components(ground: &Ground, mirror: &Path) {
-    for (component, file) in FILES {
-        let text = std::fs::read_to_string(mirror.join(file)).unwrap();
-        let mut objects = manifest(&text).unwrap();
-        if component == "external-secrets" {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "external-secrets"}});
-            objects.push(object(namespace));
+/// Castle's own small manifests, adapted to both castles, and gone again.
+async fn stand_ins(ground: &Ground) {
+    for name in ComponentName::ALL {
+        for fit in FITS {
+            let objects = adapt(name, &standin::objects(name), &fit).unwrap();
+            let report = ground.converge(name.word(), &objects).await;
+            let size = if fit.is_small { "small" } else { "large" };
+            ground.hold(&format!("the stand-in of {name} is applied in a {size} castle"), is_well(&report));
         }
+    }
+    for name in ComponentName::ALL {
+        warm_up(ground, &standin::objects(name)).await;
+        let report = ground.converge(name.word(), &[]).await;
+        ground.hold(&format!("the stand-in of {name} is pruned to the last object"), is_well(&report));
+    }
+}
+
+/// Asks for objects of each kind that is defined, as its controller would. A definition that is removed within moments of being made,
+/// before anybody has asked, hangs for minutes: the server removes what is stored of it, and has not yet begun to store.
+async fn warm_up(ground: &Ground, objects: &[Object]) {
+    for object in objects.iter().filter(|object| object.text("/kind") == "CustomResourceDefinition") {
+        let (group, version) = (object.text("/spec/group"), object.text("/spec/versions/0/name"));
+        let kind = Kind::new(&format!("{group}/{version}"), object.text("/spec/names/kind"));
+        for _ in 0..50 {
+            if ground.api.list(&kind, &Scope::default()).await.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// Upstream's manifests, adapted to a castle: applied once, left alone, and adapted to another castle.
+async fn components(ground: &Ground, mirror: &Path) {
+    for name in ComponentName::ALL {
+        let component = name.word();
+        let file = pin(name, &name.newest()).unwrap().file;
+        let text = std::fs::read_to_string(mirror.join(file)).unwrap();
+        let [objects, small] = FITS.map(|fit| adapt(name, &manifest(&text).unwrap(), &fit).unwrap());
         let begun = Instant::now();
         let first = ground.converge(component, &objects).await;
         let took = begun.elapsed();
@@ -203,6 +237,8 @@ async fn components(ground: &Ground, mirror: &Path) {
         );
         ground.hold(&format!("{component} a second time is as wanted"), is_well(&second));
         ground.hold(&format!("{component} a second time changes nothing"), ground.versions(&objects).await == before);
+        let report = ground.converge(component, &small).await;
+        ground.hold(&format!("{component} is made fit for a small castle"), is_well(&report));
     }
 }
 
@@ -297,8 +333,8 @@ async fn watches(ground: &Ground) {
 }
 
 async fn ends(ground: &Ground) {
-    for (component, _) in FILES.iter().rev() {
-        let report = ground.converge(component, &[]).await;
+    for component in ComponentName::ALL.into_iter().rev() {
+        let report = ground.converge(component.word(), &[]).await;
         ground.hold(&format!("{component} is pruned to the last object"), is_well(&report));
     }
     let definitions = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
@@ -313,6 +349,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let ground = Ground::new(&programs).await;
+        stand_ins(&ground).await;
         components(&ground, mirror).await;
         others(&ground).await;
         refusals(&ground).await;

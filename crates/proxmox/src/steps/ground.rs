@@ -103,7 +103,7 @@ impl Ground {
             return Ok(());
         }
         let evidence = format!("was made by a later writer (epoch {}, this one is {epoch})", mark.epoch);
-        Err(Fault::guard(format!("VM {vmid}"), evidence).next("someone else works on this castle: castle lock show"))
+        Err(Fault::guard(format!("VM {vmid}"), evidence).next("someone else works on this castle: castle lease show"))
     }
 
     /// Waits for a guest that is just being made. One that nobody makes any more is stuck: a token cannot unlock it.

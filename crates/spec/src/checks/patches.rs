@@ -1,8 +1,10 @@
-//! Files with patches for the configuration of nodes: that they are there, and in a form that Talos merges.
+//! Files with patches for the configuration of nodes and for the objects of components: that they are there, and in a form that is
+//! merged.
 
 use std::collections::BTreeMap;
 
 use super::references::Look;
+use crate::components::{Component, ComponentName};
 use crate::inventory::pools;
 use crate::model::Castle;
 use crate::problem::{Code, Problem, Problems};
@@ -20,7 +22,44 @@ pub fn patches(castle: &Castle, look: &mut dyn FnMut(&str) -> Look) -> Vec<Probl
             problems.report(problem.at(file.origin, why.clone()).hint(*hint));
         }
     }
+    for name in ComponentName::ALL {
+        let Some(Component::On(settings)) = castle.component(name).map(|component| &component.value) else { continue };
+        for file in &settings.patches.value {
+            if let Err((why, hint)) = check_objects(&look(file.as_str())) {
+                let problem =
+                    Problem::new(Code::PatchFile, format!("a patch for the objects of {name} cannot be merged"));
+                problems.report(problem.at(file.origin, why).hint(hint));
+            }
+        }
+        if let Some((file, Look::Missing(why))) = settings.source.as_ref().map(|file| (file, look(file.as_str()))) {
+            let problem = Problem::new(Code::ComponentSource, format!("the manifest of {name} cannot be read"));
+            problems.report(
+                problem.at(file.origin, why).hint("paths are relative to castle.yaml; write the file, or name another"),
+            );
+        }
+    }
     problems.sorted()
+}
+
+/// A patch for objects: each document a part of an object, or a target with operations.
+fn check_objects(found: &Look) -> Result<(), (String, &'static str)> {
+    const FORM: &str = "each document is a part of an object with its kind and name, or has a `target` and a `patch`";
+    match check(found) {
+        // What this says of lists is about Talos.
+        Err((why, _)) if matches!(found, Look::File { .. }) => return Err((why, FORM)),
+        other => other?,
+    }
+    let Look::File { bytes, .. } = found else { return Ok(()) };
+    let stream = yaml::parse(std::str::from_utf8(bytes).unwrap_or_default(), Limits::REFERENCED);
+    let documents = stream.iter().flat_map(yaml::Stream::documents);
+    for entries in documents.filter_map(yaml::View::map) {
+        let keys: Vec<&str> = entries.map(|(key, ..)| key).collect();
+        let has = |key: &str| keys.contains(&key);
+        if !(has("kind") && has("metadata") || has("target") && has("patch")) {
+            return Err(("this has neither `kind` and `metadata` nor `target` and `patch`".to_owned(), FORM));
+        }
+    }
+    Ok(())
 }
 
 fn check(found: &Look) -> Result<(), (String, &'static str)> {
@@ -62,5 +101,25 @@ mod tests {
         assert_eq!(said(b"machine\n"), "this is a single value");
         assert_eq!(said(b"machine: {}\n---\n- op: add\n"), "this is a list of operations");
         assert_eq!(check(&Look::Missing("all.yaml: no such file".into())).unwrap_err().0, "all.yaml: no such file");
+    }
+    #[test]
+    fn patches_of_objects_name_their_object() {
+        let said = |text: &str| {
+            let found = Look::File { bytes: text.as_bytes().to_vec(), shared: true, tracked: true };
+            check_objects(&found).err().map(|(why, _)| why).unwrap_or_default()
+        };
+        for good in [
+            "",
+            "kind: A\nmetadata: {name: a}\n",
+            "target: {kind: A, name: a}\npatch: []\n---\nkind: A\nmetadata: {}\n",
+        ] {
+            assert_eq!(said(good), "", "{good}");
+        }
+        assert_eq!(said("spec: {}\n"), "this has neither `kind` and `metadata` nor `target` and `patch`");
+        assert_eq!(said("- op: add\n"), "this is a list of operations");
+        assert_eq!(said("a: ["), "this is not YAML");
+        let missing = check_objects(&Look::Missing("a.yaml: no such file".into())).unwrap_err();
+        assert_eq!(missing.0, "a.yaml: no such file");
+        assert!(missing.1.contains("relative to castle.yaml"));
     }
 }

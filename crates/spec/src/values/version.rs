@@ -82,6 +82,30 @@ version! {
     KubernetesVersion, "a version of Kubernetes", "v1.36.3"
 }
 
+version! {
+    /// A version of a component of the cluster.
+    ComponentVersion, "a version of a component", "v0.16.1"
+}
+
+impl std::str::FromStr for ComponentVersion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
+impl ComponentVersion {
+    pub(crate) const fn new(major: u64, minor: u64, patch: u64) -> Self {
+        Self(Version::new(major, minor, patch))
+    }
+
+    /// Whether it is no pre-release.
+    pub(crate) fn is_final(&self) -> bool {
+        self.0.pre.is_empty()
+    }
+}
+
 fn parse(text: &str) -> Result<Version, String> {
     let Some(number) = text.strip_prefix('v') else {
         return Err("it must begin with `v`".to_owned());

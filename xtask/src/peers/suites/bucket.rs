@@ -56,11 +56,11 @@ fn commands(bench: &Bench, endpoint: &str) -> Result<()> {
         Ok(serde_json::from_str(&shell::output(&mut command)?)?)
     };
     let (one, two) = (machine()?, machine()?);
-    let taken = run(one.path(), &["lock", "take", "--yes"])?;
+    let taken = run(one.path(), &["lease", "take", "--yes"])?;
     ensure!(taken["epoch"] == 1, "{taken}");
-    let seen = run(two.path(), &["lock", "show"])?;
+    let seen = run(two.path(), &["lease", "show"])?;
     ensure!(seen["holder"]["epoch"] == 1 && seen["alive"] == false, "{seen}");
-    let taken = run(two.path(), &["lock", "take", "--yes"])?;
+    let taken = run(two.path(), &["lease", "take", "--yes"])?;
     ensure!(taken["epoch"] == 2, "{taken}");
     let shown = run(one.path(), &["state", "show"])?;
     ensure!(shown["place"] == format!("bucket castles at {endpoint}") && shown["records"] == json!([]), "{shown}");

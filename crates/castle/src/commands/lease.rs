@@ -1,0 +1,97 @@
+use std::path::PathBuf;
+
+use castle_engine::{Holder, Taking, look};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::commands::confirm::confirmed;
+use crate::keeping::{Doors, Kept};
+use crate::output::{Exit, Printer, ago};
+
+/// See who works on a castle, and take over from someone who is gone
+#[derive(Debug, Args)]
+pub(crate) struct LeaseArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Show who works on the castle, and whether they live
+    Show {
+        /// A castle.yaml, or the folder it is in
+        #[arg(default_value = ".")]
+        path: PathBuf,
+    },
+    /// Take the lease from whoever has it; they stop before their next effect
+    Take {
+        /// A castle.yaml, or the folder it is in
+        #[arg(default_value = ".")]
+        path: PathBuf,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+pub(crate) async fn run(args: &LeaseArgs, printer: &mut Printer) -> Exit {
+    let (What::Show { path } | What::Take { path, .. }) = &args.what;
+    let kept = match Kept::open(Doors::system(), path) {
+        Ok(kept) => kept,
+        Err(why) => return printer.invalid("lease", &why),
+    };
+    let holder = match look(kept.store.as_ref(), &kept.key()).await {
+        Ok(found) => found.map(|(holder, _)| holder),
+        Err(error) => return printer.failed("lease", &error.to_string()),
+    };
+    match &args.what {
+        What::Show { .. } => show(&kept, holder.as_ref(), printer),
+        What::Take { yes, .. } => take(&kept, holder.as_ref(), *yes, printer).await,
+    }
+}
+
+fn said(kept: &Kept, holder: Option<&Holder>) -> String {
+    let now = kept.clock().wall();
+    match holder {
+        Some(holder) if !holder.released => {
+            let state = if holder.is_alive(now) { "alive" } else { "probably dead" };
+            let silent = ago(holder.silent_for(now));
+            format!(
+                "{} works on {} under epoch {}; last sign of life {silent} ({state})",
+                holder.owner,
+                kept.name(),
+                holder.epoch
+            )
+        }
+        _ => format!("Nobody works on {}", kept.name()),
+    }
+}
+
+fn show(kept: &Kept, holder: Option<&Holder>, printer: &mut Printer) -> Exit {
+    printer.say(&said(kept, holder));
+    let alive = holder.is_some_and(|holder| holder.is_alive(kept.clock().wall()));
+    printer
+        .result(&json!({"verb": "lease", "castle": kept.name(), "result": "shown", "holder": holder, "alive": alive}));
+    Exit::Done
+}
+
+async fn take(kept: &Kept, holder: Option<&Holder>, yes: bool, printer: &mut Printer) -> Exit {
+    let question = format!("{}. Take the lease from them?", said(kept, holder));
+    if holder.is_some_and(|holder| !holder.released) && !confirmed(&question, yes, printer) {
+        return printer.refused("lease", "the lease was left where it is: answer yes, or give --yes");
+    }
+    let held = match kept.lease(Taking::ByForce, 0).await {
+        Ok(held) => held,
+        Err(why) => return printer.failed("lease", &why.to_string()),
+    };
+    let epoch = held.lease.epoch();
+    if let Err(fault) = held.lease.release().await {
+        return printer.failed("lease", &fault.to_string());
+    }
+    printer.say(&format!(
+        "The lease of {} is free, at epoch {epoch}: whoever had it stops before their next effect.",
+        kept.name()
+    ));
+    printer.result(&json!({"verb": "lease", "castle": kept.name(), "result": "taken", "epoch": epoch}));
+    Exit::Done
+}

@@ -1,0 +1,68 @@
+//! The manifests of a castle's components: what is pinned, and where it is had from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_components::lock::{self, Lock};
+use castle_components::mirror::Mirror;
+use castle_components::supply::Supply;
+use castle_seams::{Disk, DiskErrorKind, TcpDial};
+use castle_spec::{Castle, Node};
+
+use crate::keeping::Doors;
+use crate::project;
+use crate::stand::Trouble;
+
+/// How long a server of manifests may take to be reached.
+const REACHING: Duration = Duration::from_secs(15);
+
+/// Names a mirror for whoever gives none.
+const MIRROR: &str = "CASTLE_MIRROR";
+
+/// A castle, what it has pinned, and the way to that.
+pub(crate) struct Manifests {
+    pub(crate) castle: Castle,
+    pub(crate) nodes: Vec<Node>,
+    /// The lock file, whether or not it is there.
+    pub(crate) file: PathBuf,
+    /// What it says, if it is there.
+    pub(crate) lock: Option<Lock>,
+    pub(crate) supply: Supply,
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
+impl Manifests {
+    /// Of the castle that `path` names; from this mirror, or from the one that the environment names.
+    pub(crate) fn open(path: &Path, mirror: Option<&Path>) -> Result<Self, Trouble> {
+        let Doors { disk, clock, .. } = Doors::system();
+        let project::Read { file, castle, nodes } = project::read(disk.as_ref(), path).map_err(Trouble::Invalid)?;
+        let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+        let file = folder.join(lock::FILE);
+        let lock = read_lock(disk.as_ref(), &file)
+            .map_err(|why| Trouble::Invalid(format!("{why}; mend it, or remove it and run `castle lock`")))?;
+        let dial = Arc::new(TcpDial { timeout: REACHING });
+        let mut supply = Supply::new(dial, clock, disk.clone(), &folder).with_mirror(open_mirror(&disk, mirror)?);
+        if let Some(state) = project::state_folder() {
+            supply = supply.with_cache(&state.join(".manifests"));
+        }
+        Ok(Self { castle, nodes, file, lock, supply, disk })
+    }
+}
+
+/// What a lock file says, if it is there.
+pub(crate) fn read_lock(disk: &dyn Disk, file: &Path) -> Result<Option<Lock>, String> {
+    let bytes = match disk.read(file, lock::MAX_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let text = String::from_utf8(bytes).map_err(|_| format!("{} is not text", file.display()))?;
+    Lock::read(&text).map(Some).map_err(|error| error.to_string())
+}
+
+fn open_mirror(disk: &Arc<dyn Disk>, given: Option<&Path>) -> Result<Option<Mirror>, Trouble> {
+    let named = std::env::var_os(MIRROR).filter(|place| !place.is_empty()).map(PathBuf::from);
+    let Some(place) = given.map(Path::to_owned).or(named) else { return Ok(None) };
+    Mirror::open(disk.clone(), &place).map(Some).map_err(|error| Trouble::Invalid(error.to_string()))
+}

@@ -1,0 +1,82 @@
+//! What castle changes in manifests, and what the castle's owner wants changed.
+//!
+//! Every patch asserts that it found what it changes: a manifest that has become another is an error that names what is missing.
+
+mod edit;
+mod external_secrets;
+mod flux;
+mod longhorn;
+mod merge;
+mod metallb;
+mod user;
+
+use castle_kubernetes::model::Object;
+use castle_spec::ComponentName;
+use thiserror::Error;
+
+use crate::fit::Fit;
+use edit::Objects;
+
+pub use longhorn::DATA_PATH;
+pub use user::apply_file;
+
+/// Why a manifest cannot be adapted.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PatchError {
+    /// What castle changes is not there.
+    #[error(
+        "{component}: its manifest has no {what}, which castle needs to {purpose}; versions {} are known to be good: \
+         set `components.{}.version`, or take it to castle's authors", .component.good_range(), .component.key()
+    )]
+    Missing {
+        /// Of which component.
+        component: ComponentName,
+        /// What is missing.
+        what: String,
+        /// What it is needed for.
+        purpose: &'static str,
+    },
+    /// A patch of the owner's cannot be applied.
+    #[error("{component}: the patch {file}, document {document}: {why}")]
+    User {
+        /// Of which component.
+        component: ComponentName,
+        /// The file.
+        file: String,
+        /// Which document of it, counted from 1.
+        document: usize,
+        /// Why.
+        why: String,
+    },
+}
+
+/// The namespace that a component lives in.
+#[must_use]
+pub fn namespace(component: ComponentName) -> &'static str {
+    match component {
+        ComponentName::ExternalSecrets => "external-secrets",
+        ComponentName::Metallb => "metallb-system",
+        ComponentName::Longhorn => "longhorn-system",
+        ComponentName::Flux => "flux-system",
+    }
+}
+
+/// The objects of a component's manifest, as a castle needs them.
+///
+/// # Errors
+///
+/// [`PatchError::Missing`] if the manifest lacks what has to be changed.
+pub fn adapt(component: ComponentName, objects: &[Object], fit: &Fit) -> Result<Vec<Object>, PatchError> {
+    let mut objects = Objects::new(component, objects);
+    objects.without_helm();
+    match component {
+        ComponentName::ExternalSecrets => external_secrets::adapt(&mut objects)?,
+        ComponentName::Metallb => metallb::adapt(&mut objects, fit)?,
+        ComponentName::Longhorn => longhorn::adapt(&mut objects, fit)?,
+        ComponentName::Flux => flux::adapt(&mut objects, fit)?,
+    }
+    objects.finish()
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

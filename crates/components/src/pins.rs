@@ -1,0 +1,152 @@
+//! The versions that castle knows, and what their manifests must be.
+
+use castle_spec::ComponentName;
+use castle_spec::values::ComponentVersion;
+
+use crate::lock::Entry;
+use crate::source::Source;
+
+/// How a manifest came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// It is what upstream publishes at its address, byte for byte.
+    Upstream,
+    /// It was made of upstream's own parts. What is published at upstream's address says the same in other bytes, so this file comes
+    /// from a mirror, and `castle lock` measures the other.
+    Rendered,
+}
+
+/// A manifest that castle was tested with.
+#[derive(Clone, Copy, Debug)]
+pub struct Pin {
+    /// Of which component.
+    pub component: ComponentName,
+    /// Of which version.
+    pub version: &'static str,
+    /// Its name in a mirror.
+    pub file: &'static str,
+    /// Its SHA-256.
+    pub sha256: &'static str,
+    /// How it came to be.
+    pub made: Made,
+}
+
+/// All that castle knows; of each component the newest first.
+pub const PINS: [Pin; 5] = [
+    Pin {
+        component: ComponentName::ExternalSecrets,
+        version: "v2.9.0",
+        file: "external-secrets-v2.9.0.yaml",
+        sha256: "138c45c68f1b06ef20b8a61d217f882ea05f12589436f2b393552b433fad6881",
+        made: Made::Rendered,
+    },
+    Pin {
+        component: ComponentName::Metallb,
+        version: "v0.16.1",
+        file: "metallb-native-v0.16.1.yaml",
+        sha256: "bf25feebb7582ca7df845efd52ffbc2960d6cbf4cfc972f47fded9f788b67f0b",
+        made: Made::Upstream,
+    },
+    Pin {
+        component: ComponentName::Longhorn,
+        version: "v1.12.1",
+        file: "longhorn-v1.12.1.yaml",
+        sha256: "41648963af867ac1d0c85755fb53cf61cacd57c9bb22e1942e3fb0439eeb04fd",
+        made: Made::Upstream,
+    },
+    Pin {
+        component: ComponentName::Flux,
+        version: "v2.9.0",
+        file: "flux-v2.9.0-components.yaml",
+        sha256: "a1dc029bb89dc6f55fc1a5370674adefce990b4d58d1913d7ea5a6a45edc39bf",
+        made: Made::Rendered,
+    },
+    // The newest with the controllers for image tags that could be had whole.
+    Pin {
+        component: ComponentName::Flux,
+        version: "v2.8.8",
+        file: "flux-v2.8.8-install.yaml",
+        sha256: "8e09de789a7a1266abaff6057ba2df1e27ab533291250e1bea98d12a33ad24d0",
+        made: Made::Rendered,
+    },
+];
+
+/// Where upstream publishes the manifest of a version.
+#[must_use]
+pub fn upstream(component: ComponentName, version: &ComponentVersion) -> String {
+    match component {
+        ComponentName::ExternalSecrets => format!(
+            "https://github.com/external-secrets/external-secrets/releases/download/{version}/external-secrets.yaml"
+        ),
+        ComponentName::Metallb => {
+            format!("https://raw.githubusercontent.com/metallb/metallb/{version}/config/manifests/metallb-native.yaml")
+        }
+        ComponentName::Longhorn => {
+            format!("https://raw.githubusercontent.com/longhorn/longhorn/{version}/deploy/longhorn.yaml")
+        }
+        ComponentName::Flux => format!("https://github.com/fluxcd/flux2/releases/download/{version}/install.yaml"),
+    }
+}
+
+/// The manifest of a version that castle was tested with, if it was.
+#[must_use]
+pub fn pin(component: ComponentName, version: &ComponentVersion) -> Option<&'static Pin> {
+    let version = version.to_string();
+    PINS.iter().find(|pin| pin.component == component && pin.version == version)
+}
+
+impl Pin {
+    /// What a lock file says of it.
+    #[must_use]
+    pub fn entry(&self, version: &ComponentVersion) -> Entry {
+        let source = match self.made {
+            Made::Upstream => Source::Url(upstream(self.component, version)),
+            Made::Rendered => Source::Mirror(self.file.to_owned()),
+        };
+        Entry { version: version.clone(), source, sha256: self.sha256.to_owned() }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+mod tests {
+    use std::path::Path;
+
+    use castle_seams::{Disk, SystemDisk};
+
+    use super::*;
+
+    #[test]
+    fn the_newest_of_each_component_is_pinned_and_all_are_good() {
+        for name in ComponentName::ALL {
+            assert!(pin(name, &name.newest()).is_some(), "{name}");
+        }
+        for pin in PINS {
+            assert!(pin.component.is_good(&pin.version.parse().unwrap()), "{} {}", pin.component, pin.version);
+        }
+    }
+
+    /// The pins are those of the mirror that the tests of all components use.
+    #[test]
+    fn pins_agree_with_the_mirror() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror/index.yaml");
+        let bytes = match SystemDisk.read(&path, 1 << 20) {
+            Ok(bytes) => bytes,
+            Err(error) if std::env::var_os("CI").is_some() => panic!("{error}"),
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        let index = castle_yaml::parse(std::str::from_utf8(&bytes).unwrap()).unwrap().remove(0);
+        let listed = index["manifests"].as_array().unwrap();
+        assert_eq!(listed.len(), PINS.len());
+        for manifest in listed {
+            let text = |key: &str| manifest[key].as_str().unwrap();
+            let version = text("version").parse().unwrap();
+            let pin = pin(ComponentName::of_word(text("component")).unwrap(), &version).unwrap();
+            assert_eq!((pin.file, pin.sha256), (text("file"), text("sha256")));
+            assert_eq!(pin.made == Made::Upstream, text("byte_identical") == "yes", "{}", pin.file);
+            if pin.made == Made::Upstream {
+                assert_eq!(upstream(pin.component, &version), text("upstream"));
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Small manifests of our own: the same names as upstream's, and kinds as far as castle and its templates use them. The embedded
+//! datacenter needs no more to act as the components do, and no network.
+
+use castle_kubernetes::model::{Object, manifest};
+use castle_spec::ComponentName;
+use serde_json::{Map, Value, json};
+
+/// The files, in which a document of kind `Definitions` stands for many definitions of kinds.
+fn file(component: ComponentName) -> &'static str {
+    match component {
+        ComponentName::ExternalSecrets => include_str!("standin/external-secrets.yaml"),
+        ComponentName::Metallb => include_str!("standin/metallb.yaml"),
+        ComponentName::Longhorn => include_str!("standin/longhorn.yaml"),
+        ComponentName::Flux => include_str!("standin/flux.yaml"),
+    }
+}
+
+/// The manifest of a component.
+#[must_use]
+pub fn text(component: ComponentName) -> String {
+    let documents = castle_yaml::parse(file(component)).unwrap_or_default();
+    let written: Vec<String> = documents
+        .iter()
+        .flat_map(
+            |document| if document["kind"] == "Definitions" { definitions(document) } else { vec![document.clone()] },
+        )
+        .map(|document| castle_yaml::emit_for_kubernetes(&document))
+        .collect();
+    written.join("---\n")
+}
+
+/// The objects of a component, before anything is adapted.
+#[must_use]
+pub fn objects(component: ComponentName) -> Vec<Object> {
+    manifest(&text(component)).unwrap_or_default()
+}
+
+fn definitions(document: &Value) -> Vec<Value> {
+    let group = document["group"].as_str().unwrap_or_default();
+    let kinds = document["kinds"].as_array().map(Vec::as_slice).unwrap_or_default();
+    kinds.iter().map(|kind| definition(group, &document["version"], kind)).collect()
+}
+
+/// What is not said of a kind's fields may be anything.
+fn wide() -> Value {
+    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+fn definition(group: &str, version: &Value, told: &Value) -> Value {
+    let (kind, plural) = (told["kind"].as_str().unwrap_or_default(), told["plural"].as_str().unwrap_or_default());
+    let mut properties = Map::new();
+    for (name, schema) in told["properties"].as_object().into_iter().flatten() {
+        properties.insert(name.clone(), schema.clone());
+    }
+    // A kind with fields beside these has no specification.
+    if !properties.contains_key("value") {
+        properties.entry("spec").or_insert_with(wide);
+    }
+    properties.entry("status").or_insert_with(wide);
+    for known in ["apiVersion", "kind"] {
+        properties.insert(known.to_owned(), json!({"type": "string"}));
+    }
+    properties.insert("metadata".to_owned(), json!({"type": "object"}));
+    let mut schema = json!({"type": "object", "properties": properties});
+    if let Some(required) = told.get("required") {
+        schema["required"] = required.clone();
+    }
+    let columns = told["columns"].as_object().into_iter().flatten();
+    let columns = columns.map(|(name, path)| json!({"name": name, "type": "string", "jsonPath": path}));
+    let age = json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"});
+    let mut names =
+        json!({"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()});
+    if let Some(short) = told.get("short") {
+        names["shortNames"] = json!([short]);
+    }
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "names": names,
+            "scope": if told["cluster"] == true { "Cluster" } else { "Namespaced" },
+            "versions": [{
+                "name": told.get("version").unwrap_or(version),
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": columns.chain([age]).collect::<Vec<_>>(),
+            }],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests;
