@@ -13,7 +13,7 @@ pub use crate::proxmox::api::Version;
 mod latencies;
 mod roles;
 
-pub use latencies::{Latencies, TalosLatencies, WorkloadLatencies};
+pub use latencies::{ComponentLatencies, Latencies, TalosLatencies, WorkloadLatencies};
 pub(crate) use roles::builtin;
 
 /// One gibibyte.

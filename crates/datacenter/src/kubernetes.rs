@@ -8,6 +8,7 @@
 //! - [`admission`], [`webhooks`] and [`podsecurity`] have a say before an object is kept, [`validate`] and [`structural`] judge
 //!   it, [`access`] knows who may do what. A request that waits for a webhook is tried again ([`trial`]).
 //! - [`collect`] and [`workloads`] are the controllers, the scheduler and the nodes' agents: events of the world.
+//! - [`components`] are the controllers of what castles install.
 //!
 //! A real server is the measure: where this one differs, this one is wrong.
 
@@ -45,6 +46,7 @@ mod callers;
 mod cel;
 pub(crate) mod clusters;
 mod collect;
+pub(crate) mod components;
 mod crd;
 mod decode;
 mod defaults;

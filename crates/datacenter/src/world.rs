@@ -59,6 +59,9 @@ pub(crate) struct World {
     pub(crate) talos: Talos,
     /// The vaults by the names that they are dialled by.
     pub(crate) infisical: BTreeMap<String, infisical::Site>,
+    /// Which vault listens at an address of this machine.
+    pub(crate) vault_doors: BTreeMap<String, String>,
+    pub(crate) git: crate::git::Hosts,
     pub(crate) kubernetes: Clusters,
     /// The pods that go wrong in every new cluster.
     pub(crate) faulty_pods: Vec<FaultyPods>,
@@ -95,6 +98,8 @@ impl World {
             machines: Machines::default(),
             talos: Talos::default(),
             infisical: BTreeMap::new(),
+            vault_doors: BTreeMap::new(),
+            git: crate::git::Hosts::default(),
             kubernetes: Clusters::default(),
             faulty_pods: blueprint.faulty_pods,
             revision: 0,

@@ -114,10 +114,10 @@ fn page(name: &str, spans: &[&Span], critical: &BTreeSet<String>, whole: Duratio
         let class = if critical.contains(&step) { " class=\"critical\"" } else { "" };
         let (left, width) = (percent(span.ready + span.waited), percent(span.worked).max(0.2));
         let (wait_left, wait) = (percent(span.ready), percent(span.waited));
-        let _ = write!(
+        let _ = writeln!(
             rows,
             "<tr{class}><th scope=\"row\">{}</th><td class=\"time\">{:.1} s</td><td class=\"run\"><i style=\"left:{wait_left:.2}%;width:{wait:.2}%\"></i>\
-             <b style=\"left:{left:.2}%;width:{width:.2}%\"></b></td></tr>\n",
+             <b style=\"left:{left:.2}%;width:{width:.2}%\"></b></td></tr>",
             escaped(&step),
             span.worked.as_secs_f64()
         );

@@ -181,6 +181,8 @@ pub struct WorkloadLatencies {
     pub job: Span,
     /// Making a volume for a claim.
     pub provision: Span,
+    /// What the components of castles take.
+    pub components: ComponentLatencies,
 }
 
 impl Default for WorkloadLatencies {
@@ -202,6 +204,7 @@ impl Default for WorkloadLatencies {
             stop: Span::new(1.0, 4.0),
             job: Span::new(3.0, 10.0),
             provision: Span::new(2.0, 6.0),
+            components: ComponentLatencies::default(),
         }
     }
 }
@@ -211,5 +214,38 @@ impl WorkloadLatencies {
     #[must_use]
     pub fn pull_of(&self, image: &str) -> Span {
         self.pulls.iter().find(|(word, _)| image.contains(word.as_str())).map_or(self.pull, |(_, span)| *span)
+    }
+}
+
+/// How long things take inside of the components that castles install. None was measured here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComponentLatencies {
+    /// Until a component has seen a change and acts on it.
+    pub look: Span,
+    /// Making an authority and a certificate.
+    pub certificate: Span,
+    /// Until a Secret that was changed shows in the volume of a pod that runs.
+    pub mount: Span,
+    /// Registering one more path of a webhook.
+    pub path: Span,
+    /// Telling an authority to one more webhook configuration.
+    pub inject: Span,
+    /// Asking somebody outside of the cluster.
+    pub errand: Span,
+    /// Installing a chart, besides waiting for its pods.
+    pub chart: Span,
+}
+
+impl Default for ComponentLatencies {
+    fn default() -> Self {
+        Self {
+            look: Span::new(0.1, 0.4),
+            certificate: Span::new(0.8, 2.5),
+            mount: Span::new(25.0, 70.0),
+            path: Span::new(0.05, 0.2),
+            inject: Span::new(0.4, 1.5),
+            errand: Span::new(0.6, 2.0),
+            chart: Span::new(6.0, 20.0),
+        }
     }
 }

@@ -65,7 +65,8 @@ impl Kube {
         trial.asks.is_empty().then_some(reply)
     }
 
-    fn handle(&mut self, ask: &Ask) -> Reply {
+    /// Answers a request without waiting for anybody.
+    pub(crate) fn handle(&mut self, ask: &Ask) -> Reply {
         if let Err(failure) = self.authorize(ask) {
             return Reply::failure(&failure);
         }

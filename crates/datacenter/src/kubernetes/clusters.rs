@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use serde_json::Value;
 
+use super::components::{Component, ComponentFault};
 use super::kube::{Due, Kube, Setup};
 use super::value;
 use super::webhooks::certificate::ServingCertificate;
@@ -69,6 +70,9 @@ impl World {
             let again = self.now + std::time::Duration::from_secs(1);
             self.events.plan(again, Event::Kubernetes(key.to_owned(), etcd, due.clone()));
             return;
+        }
+        if let Due::Errand(component, of) = due {
+            self.run_errand(key, *component, of);
         }
         let has_dns = self.kubernetes(key, |kube| {
             kube.happens(due);
@@ -189,6 +193,11 @@ impl Datacenter {
     /// such a cluster.
     pub fn fail_pods(&self, cluster: &str, namespace: &str, prefix: &str, fault: Option<PodFault>) -> bool {
         self.in_cluster(cluster, |kube| kube.set_fault(namespace, prefix, fault)).is_some()
+    }
+
+    /// Lets something go wrong with a component of a cluster, or (if it does not hold) go well again.
+    pub fn fail_component(&self, cluster: &str, component: Component, fault: ComponentFault, holds: bool) -> bool {
+        self.in_cluster(cluster, |kube| kube.set_component_fault(component, fault, holds)).is_some()
     }
 
     /// Serves admission webhooks inside of this process: behind a Service (`namespace/service`, as far as it has endpoints), or

@@ -46,6 +46,7 @@ impl Kube {
             self.note(owner);
         }
         self.workload_changed(key, object);
+        self.component_changed(key);
     }
 
     /// Notes what follows from the end of an object.

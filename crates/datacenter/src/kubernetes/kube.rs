@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::components::Components;
 use super::fields::managers::{Manager, Managers, bare};
 use super::fields::node::Node;
 use super::kinds::{self, Resource, Shape};
@@ -38,6 +39,10 @@ pub(crate) enum Due {
     Look(Key),
     /// A volume is made for a claim.
     Provision(Key),
+    /// A component looks after what is its own.
+    Component(super::components::Component),
+    /// Something is fetched from elsewhere in the datacenter for an object of a component.
+    Errand(super::components::Component, Key),
     /// Something happens to a pod, if it still is this one.
     Pod(super::workloads::pods::Moment),
 }
@@ -75,6 +80,7 @@ pub(crate) struct Kube {
     /// Who makes volumes, by the name that classes know him by.
     pub(crate) provisioners: BTreeMap<String, Provisioner>,
     pub(crate) workloads: Workloads,
+    pub(crate) components: Components,
     /// The objects that name an owner, by its uid.
     pub(crate) dependents: BTreeMap<String, BTreeSet<Key>>,
     /// The objects by their uid.
@@ -105,6 +111,7 @@ impl Kube {
             hooks: Hooks::new(),
             provisioners: BTreeMap::new(),
             workloads: Workloads::default(),
+            components: Components::default(),
             dependents: BTreeMap::new(),
             uids: BTreeMap::new(),
             dirty: BTreeSet::new(),
@@ -145,6 +152,9 @@ impl Kube {
             Due::Reconcile => self.reconcile(),
             Due::Look(key) => self.note(key.clone()),
             Due::Provision(key) => self.provision(key),
+            Due::Component(component) => self.component_looks(*component),
+            // The world does that, which has more than a cluster.
+            Due::Errand(..) => {}
             Due::Pod(moment) => self.pod_moment(moment),
         }
     }

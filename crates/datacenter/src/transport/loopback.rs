@@ -85,8 +85,26 @@ impl Datacenter {
         let Identity { acceptor, fingerprint, authority } = identity(host)?;
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        self.world().vault_doors.insert(address.to_string(), host.to_owned());
         let (end, ended) = watch::channel(false);
         tokio::spawn(listen(self.clone(), Behind::Vault(host.to_owned()), listener, acceptor, ended));
+        Ok(Serving { address, fingerprint, authority, end })
+    }
+
+    /// Listens at this address as the host of repositories of this name, with a certificate of its own. Needs a tokio runtime
+    /// with I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError`] if the address is taken, or no certificate can be made.
+    pub async fn serve_git(&self, host: &str, address: SocketAddr) -> Result<Serving, ServeError> {
+        let failed = |error| ServeError::Listen { address, error };
+        let Identity { acceptor, fingerprint, authority } = identity(host)?;
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        self.world().git.listens(address.to_string(), host);
+        let (end, ended) = watch::channel(false);
+        tokio::spawn(listen(self.clone(), Behind::Git(host.to_owned()), listener, acceptor, ended));
         Ok(Serving { address, fingerprint, authority, end })
     }
 }
@@ -96,6 +114,7 @@ impl Datacenter {
 enum Behind {
     Proxmox(String),
     Vault(String),
+    Git(String),
 }
 
 async fn listen(
@@ -122,6 +141,9 @@ async fn listen(
                             // Whatever time the datacenter has, its clients live in real time.
                             (Ok(stream), Behind::Proxmox(host)) => {
                                 connection::serve(datacenter, host, stream, Arc::new(SystemClock::new())).await;
+                            }
+                            (Ok(stream), Behind::Git(host)) => {
+                                crate::git::line::serve(datacenter, host, stream).await;
                             }
                             (Ok(stream), Behind::Vault(host)) => {
                                 crate::infisical::line::serve(datacenter, host, stream).await;

@@ -8,9 +8,9 @@ use castle_seams::{BoxFuture, ByteStream, Dial, DialError, DialErrorKind, Target
 
 use super::{PORT, VAULT_PORT, connection};
 use crate::datacenter::Datacenter;
-use crate::infisical;
 use crate::talos::api::{self, Session};
 use crate::talos::route::{Closed, Door};
+use crate::{git, infisical};
 
 /// The bytes that may be under way in each direction.
 const PIPE: usize = 64 << 10;
@@ -39,6 +39,15 @@ impl Dial for Pipes {
                 }
                 let (near, far) = tokio::io::duplex(PIPE);
                 tokio::spawn(infisical::line::serve(self.datacenter.clone(), target.host.clone(), far));
+                return Ok(Box::new(near) as Box<dyn ByteStream>);
+            }
+            let repositories = self.datacenter.world().git.state(&target.host);
+            if let Some(is_up) = repositories {
+                if !is_up || target.port != VAULT_PORT {
+                    return Err(failed(DialErrorKind::Refused, io::ErrorKind::ConnectionRefused.into()));
+                }
+                let (near, far) = tokio::io::duplex(PIPE);
+                tokio::spawn(git::line::serve(self.datacenter.clone(), target.host.clone(), far));
                 return Ok(Box::new(near) as Box<dyn ByteStream>);
             }
             match (host, target.host.parse::<IpAddr>()) {

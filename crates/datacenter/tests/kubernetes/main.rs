@@ -6,9 +6,14 @@
 mod castle;
 mod client;
 mod cluster;
+mod external_secrets;
+mod flux;
+mod git;
+mod metallb;
 #[allow(dead_code, reason = "shared with the tests of the hypervisor, which use more of it")]
 #[path = "../behaviour/site.rs"]
 mod site;
+mod stand;
 mod webhooks;
 #[allow(dead_code, reason = "shared with the tests of nodes, which use more of it")]
 #[path = "../talos/wire.rs"]

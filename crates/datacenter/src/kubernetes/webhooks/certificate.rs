@@ -18,6 +18,8 @@ const TEN_YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 pub struct ServingCertificate {
     /// The certificate of the authority: what a `caBundle` holds, in base64.
     pub authority: String,
+    /// Its key.
+    pub authority_key: String,
     /// The certificate that is shown ([`crate::Webhook::listen`]).
     pub certificate: String,
     /// Its key.
@@ -48,13 +50,19 @@ impl Kube {
         let mut authority = params(&[], "cert", &one)?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let authority =
-            CertifiedIssuer::self_signed(authority, identity::ed25519(&one)?).map_err(|error| error.to_string())?;
+        let authority_key = identity::ed25519(&one)?;
+        let key_text = authority_key.serialize_pem();
+        let authority = CertifiedIssuer::self_signed(authority, authority_key).map_err(|error| error.to_string())?;
         let common_name = names.first().map(String::as_str).unwrap_or_default();
         let mut own = params(names, common_name, &two)?;
         own.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = identity::ed25519(&two)?;
         let made = own.signed_by(&key, &authority).map_err(|error| error.to_string())?;
-        Ok(ServingCertificate { authority: authority.pem(), certificate: made.pem(), key: key.serialize_pem() })
+        Ok(ServingCertificate {
+            authority: authority.pem(),
+            authority_key: key_text,
+            certificate: made.pem(),
+            key: key.serialize_pem(),
+        })
     }
 }

@@ -258,7 +258,7 @@ impl Kube {
         self.plan(wait, Due::Pod(Moment::of(pod, Step::Ready)));
     }
 
-    fn pod_ready(&mut self, pod: &Arc<Value>) {
+    pub(crate) fn pod_ready(&mut self, pod: &Arc<Value>) {
         if self.fault_of(pod).is_some() || value::text(pod, "status.phase") != "Running" {
             if self.fault_of(pod) == Some(PodFault::NotReady) {
                 self.tell(
@@ -271,7 +271,9 @@ impl Kube {
             }
             return;
         }
-        self.set_ready(pod, true);
+        if !self.holds_back(pod) {
+            self.set_ready(pod, true);
+        }
     }
 
     fn set_ready(&mut self, pod: &Value, is_ready: bool) {

@@ -1,0 +1,185 @@
+//! Git hosts beside the datacenter: repositories with branches and commits, reached over smart HTTP (protocol version 2), and by
+//! the source controllers of clusters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::datacenter::Datacenter;
+
+pub(crate) mod line;
+mod objects;
+mod wire;
+
+use objects::{Id, commit_id, hex};
+
+/// The files of a commit by their paths.
+pub(crate) type Files = BTreeMap<String, Arc<[u8]>>;
+
+/// All hosts, and where they listen.
+#[derive(Default)]
+pub(crate) struct Hosts {
+    by_name: BTreeMap<String, Host>,
+    /// Which host listens at an address of this machine.
+    doors: BTreeMap<String, String>,
+}
+
+#[derive(Default)]
+struct Host {
+    is_down: bool,
+    /// By path, without an ending.
+    repositories: BTreeMap<String, Repository>,
+}
+
+/// A repository. It has no `Debug`: it holds a token.
+#[derive(Default)]
+pub(crate) struct Repository {
+    /// Without one everybody may read it.
+    token: Option<String>,
+    branches: BTreeMap<String, Id>,
+    commits: BTreeMap<Id, Commit>,
+}
+
+pub(crate) struct Commit {
+    files: Files,
+    parent: Option<Id>,
+    /// What is hashed besides the files.
+    message: String,
+    at: u64,
+}
+
+/// Why a commit cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no such host.
+    NoHost,
+    /// It does not answer.
+    Down,
+    /// The credential is wrong, or missing.
+    Credential,
+    /// There is no such repository.
+    NoRepository,
+    /// Nothing was ever pushed.
+    Empty,
+    /// There is no such branch.
+    NoBranch,
+}
+
+/// What a credential is shown as.
+pub(crate) enum Shown<'a> {
+    Nothing,
+    /// A password or a token.
+    Token(&'a str),
+    /// A key of SSH, which is believed.
+    Key,
+}
+
+/// The host and the path of an address.
+fn parts(url: &str) -> (String, String) {
+    let (_, rest) = url.split_once("://").unwrap_or(("", url));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    (host.to_ascii_lowercase(), plain(path))
+}
+
+/// A path without slashes around it, and without an ending.
+fn plain(path: &str) -> String {
+    let path = path.trim_matches('/');
+    path.strip_suffix(".git").unwrap_or(path).to_owned()
+}
+
+impl Hosts {
+    /// Whether a host is up; nothing if there is none of this name.
+    pub(crate) fn state(&self, host: &str) -> Option<bool> {
+        self.by_name.get(&host.to_ascii_lowercase()).map(|host| !host.is_down)
+    }
+
+    pub(crate) fn listens(&mut self, address: String, host: &str) {
+        self.doors.insert(address, host.to_ascii_lowercase());
+    }
+
+    fn repository(&self, host: &str, path: &str) -> Option<&Repository> {
+        self.by_name.get(host)?.repositories.get(path)
+    }
+
+    fn repository_mut(&mut self, url: &str) -> &mut Repository {
+        let (host, path) = parts(url);
+        self.by_name.entry(host).or_default().repositories.entry(path).or_default()
+    }
+
+    /// The newest commit of a branch, or one by its id, with its files.
+    pub(crate) fn read(
+        &self,
+        url: &str,
+        branch: &str,
+        commit: &str,
+        shown: &Shown<'_>,
+    ) -> Result<(String, Files), Refusal> {
+        let (name, path) = parts(url);
+        let bare = name.split(':').next().unwrap_or_default();
+        let known = [name.as_str(), bare].into_iter().find(|name| self.by_name.contains_key(*name));
+        let name = known.or_else(|| self.doors.get(&name).map(String::as_str)).ok_or(Refusal::NoHost)?;
+        let host = self.by_name.get(name).ok_or(Refusal::NoHost)?;
+        if host.is_down {
+            return Err(Refusal::Down);
+        }
+        let repository = host.repositories.get(&path).ok_or(Refusal::NoRepository)?;
+        if !repository.lets_in(shown) {
+            return Err(Refusal::Credential);
+        }
+        if repository.branches.is_empty() {
+            return Err(Refusal::Empty);
+        }
+        let wanted = repository.commits.keys().find(|id| hex(id) == commit);
+        let head = if commit.is_empty() { repository.branches.get(branch) } else { wanted };
+        let found = head.and_then(|id| Some((hex(id), repository.commits.get(id)?)));
+        found.map(|(id, commit)| (id, commit.files.clone())).ok_or(Refusal::NoBranch)
+    }
+}
+
+impl Repository {
+    fn lets_in(&self, shown: &Shown<'_>) -> bool {
+        match (&self.token, shown) {
+            (None, _) | (Some(_), Shown::Key) => true,
+            (Some(own), Shown::Token(token)) => own == token,
+            (Some(_), Shown::Nothing) => false,
+        }
+    }
+
+    fn push(&mut self, branch: &str, files: Files, message: &str, at: u64) -> String {
+        let parent = self.branches.get(branch).copied();
+        let commit = Commit { files, parent, message: message.to_owned(), at };
+        let id = commit_id(&commit);
+        self.commits.insert(id, commit);
+        self.branches.insert(branch.to_owned(), id);
+        hex(&id)
+    }
+}
+
+/// What people do with repositories.
+impl Datacenter {
+    /// Adds an empty repository at this address (`https://git.example.com/team/castle.git`), for those who know a token, or
+    /// for everybody. One that is there only gets the token.
+    pub fn add_repository(&self, url: &str, token: Option<&str>) {
+        self.world().git.repository_mut(url).token = token.map(str::to_owned);
+    }
+
+    /// Pushes a commit that holds just these files, and tells its id.
+    pub fn push(&self, url: &str, branch: &str, files: &BTreeMap<String, Vec<u8>>, message: &str) -> String {
+        let mut world = self.world();
+        let at = world.epoch();
+        let files = files.iter().map(|(path, bytes)| (path.clone(), Arc::from(bytes.as_slice()))).collect();
+        let id = world.git.repository_mut(url).push(branch, files, message, at);
+        world.touch();
+        id
+    }
+
+    /// Deletes a branch; without any the repository is empty.
+    pub fn delete_branch(&self, url: &str, branch: &str) {
+        self.world().git.repository_mut(url).branches.remove(branch);
+    }
+
+    /// Takes a host of repositories down, or brings it up again.
+    pub fn git_down(&self, host: &str, is_down: bool) {
+        self.world().git.by_name.entry(host.to_ascii_lowercase()).or_default().is_down = is_down;
+    }
+}
