@@ -234,6 +234,8 @@ pub struct ComponentLatencies {
     pub errand: Span,
     /// Installing a chart, besides waiting for its pods.
     pub chart: Span,
+    /// The turn of one manager of Longhorn.
+    pub lease: Span,
 }
 
 impl Default for ComponentLatencies {
@@ -246,6 +248,7 @@ impl Default for ComponentLatencies {
             inject: Span::new(0.4, 1.5),
             errand: Span::new(0.6, 2.0),
             chart: Span::new(6.0, 20.0),
+            lease: Span::new(3.0, 8.0),
         }
     }
 }

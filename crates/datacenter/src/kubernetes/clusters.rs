@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use serde_json::Value;
 
+use super::components::longhorn::Machine;
 use super::components::{Component, ComponentFault};
 use super::kube::{Due, Kube, Setup};
 use super::value;
@@ -16,6 +17,7 @@ use super::workloads::volumes::Provisioner;
 use crate::datacenter::Datacenter;
 use crate::talos::cluster::KubeNode;
 use crate::talos::config::Config;
+use crate::talos::volumes;
 use crate::world::World;
 use crate::world::events::Event;
 
@@ -88,9 +90,11 @@ impl World {
         let Some(etcd) = self.etcd_of(key) else { return };
         self.kubernetes_begin(key, etcd);
         let Some(cluster) = self.talos.clusters.get(key) else { return };
-        let told: Vec<Told> = cluster.nodes.iter().map(|(name, node)| self.told(name, node)).collect();
+        let told: Vec<(Told, Machine)> =
+            cluster.nodes.iter().map(|(name, node)| (self.told(name, node), self.machine_of(node))).collect();
         self.kubernetes(key, |kube| {
-            for node in &told {
+            for (node, machine) in &told {
+                kube.tell_machine(&node.name, *machine);
                 // A machine that is silent does not register again.
                 if !node.is_silent || kube.get("nodes", "", &node.name).is_some() {
                     kube.tell_node(node);
@@ -136,6 +140,17 @@ impl World {
         let (network, names) =
             self.talos.clusters.get(key).map_or((true, true), |cluster| (cluster.has_network, cluster.wants_dns));
         self.kubernetes(key, |kube| kube.bootstrap_talos(network, names));
+    }
+
+    /// What a machine has for Longhorn: an image with extensions, and the volume that its configuration asks for.
+    fn machine_of(&self, node: &KubeNode) -> Machine {
+        let talos = self.talos.nodes.get(&node.vmid);
+        let disks = self.block_devices(node.vmid);
+        let volumes = talos.and_then(|node| node.config()).map(|config| volumes::statuses(config, &disks));
+        let own = volumes.into_iter().flatten().find(|(name, said)| name == "u-longhorn" && said["phase"] == "ready");
+        // A folder has as much as the disk of the system.
+        let volume = own.map(|(_, said)| said["size"].as_u64().unwrap_or(20 << 30));
+        Machine { has_iscsi: talos.is_none_or(|node| node.image.has_extensions()), volume }
     }
 
     fn told(&self, name: &str, node: &KubeNode) -> Told {

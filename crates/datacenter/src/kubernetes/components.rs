@@ -17,10 +17,12 @@ use super::selectors::Labels;
 use super::value;
 use super::webhooks::certificate::ServingCertificate;
 use super::webhooks::served::{Asked, Verdict, Webhook};
+use super::workloads::PodFault;
 
 pub(crate) mod errands;
 mod external_secrets;
 mod flux;
+pub(crate) mod longhorn;
 mod metallb;
 
 /// A component that castles install.
@@ -32,6 +34,8 @@ pub enum Component {
     ExternalSecrets,
     /// Flux: what a repository says.
     Flux,
+    /// Longhorn: volumes on the disks of nodes.
+    Longhorn,
 }
 
 /// What goes wrong with a component.
@@ -45,6 +49,8 @@ pub enum ComponentFault {
     InvalidStore,
     /// Nothing that is waited for ever becomes healthy.
     FailedHealthChecks,
+    /// No disk can be used.
+    NoUsableDisk,
 }
 
 /// What is known of the components of a cluster.
@@ -58,6 +64,7 @@ pub(crate) struct Components {
     metallb: metallb::MetalLb,
     external_secrets: external_secrets::ExternalSecrets,
     flux: flux::Flux,
+    longhorn: longhorn::Longhorn,
 }
 
 const SLICES: &str = "endpointslices.discovery.k8s.io";
@@ -81,6 +88,9 @@ impl Kube {
         if flux::concerns(&self.components.flux, key) {
             self.wake(Component::Flux);
         }
+        if longhorn::concerns(key) {
+            self.wake(Component::Longhorn);
+        }
     }
 
     /// Lets a component look as soon as it has seen what happened.
@@ -103,6 +113,7 @@ impl Kube {
             Component::MetalLb => self.sync_metallb(),
             Component::ExternalSecrets => self.sync_external_secrets(),
             Component::Flux => self.sync_flux(),
+            Component::Longhorn => self.sync_longhorn(),
         }
     }
 
@@ -122,12 +133,17 @@ impl Kube {
 
     /// Whether the process of a pod says that it is not ready, whatever the time: it then becomes so when it is let.
     pub(crate) fn holds_back(&mut self, pod: &Value) -> bool {
-        let is_held = self.external_secrets_hold(pod);
+        let is_held = self.external_secrets_hold(pod) || self.longhorn_holds(pod);
         if is_held {
             let key = (Arc::from("pods"), value::namespace(pod).to_owned(), value::name(pod).to_owned());
             self.components.held.insert(key);
         }
         is_held
+    }
+
+    /// What goes wrong with a pod of a component because of the machine that it is on.
+    pub(crate) fn machine_fault(&self, pod: &Value) -> Option<PodFault> {
+        self.longhorn_fault(pod)
     }
 
     /// Lets pods become ready that are held back no longer.

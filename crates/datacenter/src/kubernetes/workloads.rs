@@ -223,7 +223,8 @@ impl Kube {
     pub(crate) fn fault_of(&self, pod: &Value) -> Option<PodFault> {
         let (namespace, name) = (value::namespace(pod), value::name(pod));
         let mut faults = self.workloads.faults.iter();
-        faults.find(|((own, prefix), _)| own == namespace && name.starts_with(prefix)).map(|(_, fault)| *fault)
+        let told = faults.find(|((own, prefix), _)| own == namespace && name.starts_with(prefix));
+        told.map(|(_, fault)| *fault).or_else(|| self.machine_fault(pod))
     }
 
     /// Lets pods of a namespace whose names begin so go wrong, or run well again.

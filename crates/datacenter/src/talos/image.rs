@@ -41,6 +41,11 @@ impl Image {
         })
     }
 
+    /// Whether it may have extensions: which, only its schematic tells.
+    pub(crate) fn has_extensions(&self) -> bool {
+        self.schematic != PLAIN
+    }
+
     /// The minor version, which decides what a configuration may say.
     pub(crate) fn minor(&self) -> Minor {
         let minor = self.version.strip_prefix("v1.").and_then(|rest| rest.split(['.', '-']).next()?.parse().ok());

@@ -9,6 +9,7 @@ mod cluster;
 mod external_secrets;
 mod flux;
 mod git;
+mod longhorn;
 mod metallb;
 #[allow(dead_code, reason = "shared with the tests of the hypervisor, which use more of it")]
 #[path = "../behaviour/site.rs"]

@@ -94,7 +94,7 @@ impl World {
                 let told = errand.and_then(|errand| errand.run(&self.git).map_err(|why| ("GitOperationFailed", why)));
                 self.kubernetes(cluster, |kube| kube.git_told(of, told));
             }
-            Component::MetalLb => {}
+            Component::MetalLb | Component::Longhorn => {}
         }
     }
 

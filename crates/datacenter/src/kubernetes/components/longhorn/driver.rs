@@ -1,0 +1,151 @@
+//! The storage driver: what deploys it, where it is registered, and the volumes that it makes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{DRIVER, NAMESPACE, NODES, STATUS, WRITER};
+use crate::kubernetes::crd::is;
+use crate::kubernetes::kube::{KUBELET, Kube, Writer};
+use crate::kubernetes::value;
+use crate::kubernetes::workloads::is_ready;
+use crate::kubernetes::workloads::volumes::{ProvisionedVolume, Provisioner, VOLUMES, VolumeAsked};
+
+const PLUGIN: &str = "longhorn-csi-plugin";
+const DEPLOYER: &str = "longhorn-driver-deployer";
+const CSI_NODES: &str = "csinodes.storage.k8s.io";
+const REGISTRAR: Writer<'_> = Writer { name: KUBELET.name, subresource: "" };
+const OWN_VOLUMES: &str = "volumes.longhorn.io";
+const REPLICAS: &str = "replicas.longhorn.io";
+
+impl Kube {
+    /// Deploys the driver once its deployer and a manager are ready.
+    pub(super) fn deploy_driver(&mut self) {
+        let deployers = self.pods_of("deployments.apps", NAMESPACE, DEPLOYER);
+        let managers = self.pods_of("daemonsets.apps", NAMESPACE, super::MANAGER);
+        let any = |pods: &[Arc<Value>]| pods.iter().any(|pod| is_ready(pod));
+        if any(&deployers) && any(&managers) {
+            for name in ["attacher", "provisioner", "resizer", "snapshotter"] {
+                let image = self.image(&format!("CSI_{}_IMAGE", name.to_uppercase()));
+                self.make_sidecar(&format!("csi-{name}"), &image);
+            }
+            let image = self.image("CSI_NODE_DRIVER_REGISTRAR_IMAGE");
+            self.make_daemons(PLUGIN, &image);
+            let spec =
+                json!({ "attachRequired": true, "podInfoOnMount": true, "volumeLifecycleModes": ["Persistent"] });
+            self.make(&WRITER, "csidrivers.storage.k8s.io", json!({ "metadata": { "name": DRIVER }, "spec": spec }));
+        }
+        self.register_driver();
+        let provisioners = self.pods_of("deployments.apps", NAMESPACE, "csi-provisioner");
+        if any(&provisioners) && !self.provisioners.contains_key(DRIVER) {
+            self.provisioners.insert(DRIVER.to_owned(), Provisioner::new(provision));
+            self.note_claims();
+        }
+        self.note_volumes();
+    }
+
+    fn image(&self, variable: &str) -> String {
+        let Some(deployer) = self.get("deployments.apps", NAMESPACE, DEPLOYER) else { return String::new() };
+        let containers = value::items(&deployer, "spec.template.spec.containers").iter();
+        let mut all = containers.flat_map(|it| value::items(it, "env"));
+        all.find(|it| value::text(it, "name") == variable)
+            .map(|it| value::text(it, "value").to_owned())
+            .unwrap_or_default()
+    }
+
+    fn make_sidecar(&mut self, name: &str, image: &str) {
+        let labels = json!({ "app": name });
+        let metadata = json!({ "name": name, "namespace": NAMESPACE });
+        let spec = json!({ "containers": [{ "name": name, "image": image }] });
+        let template = json!({ "metadata": { "labels": labels }, "spec": spec });
+        let spec = json!({ "replicas": 3, "selector": { "matchLabels": labels }, "template": template });
+        self.make(&WRITER, "deployments.apps", json!({ "metadata": metadata, "spec": spec }));
+    }
+
+    /// The nodes say that they have the driver.
+    fn register_driver(&mut self) {
+        let plugins = self.pods_of("daemonsets.apps", NAMESPACE, PLUGIN);
+        for pod in plugins.iter().filter(|pod| is_ready(pod)) {
+            let node = value::text(pod, "spec.nodeName");
+            let object = json!({ "metadata": { "name": node }, "spec": { "drivers": [] } });
+            self.ensure(&REGISTRAR, CSI_NODES, &object, |object| {
+                let mut drivers = value::items(object, "spec.drivers").to_vec();
+                if !drivers.iter().any(|it| value::text(it, "name") == DRIVER) {
+                    drivers.push(json!({ "name": DRIVER, "nodeID": node, "topologyKeys": [] }));
+                    value::set(object, "spec.drivers", drivers);
+                }
+            });
+        }
+    }
+
+    /// Tells of each volume where its replicas are.
+    fn note_volumes(&mut self) {
+        let volumes: Vec<Arc<Value>> = self.store.all(VOLUMES, "").cloned().collect();
+        for volume in volumes.iter().filter(|it| value::text(it, "spec.csi.driver") == DRIVER) {
+            let name = value::text(volume, "spec.csi.volumeHandle");
+            if self.get(OWN_VOLUMES, NAMESPACE, name).is_some() {
+                continue;
+            }
+            let attributes = value::at(volume, "spec.csi.volumeAttributes").cloned().unwrap_or_default();
+            let wanted = value::text(&attributes, "numberOfReplicas").parse::<usize>().unwrap_or(3);
+            let nodes = usable(self.store.all(NODES, NAMESPACE).map(|node| &**node));
+            let placed: Vec<&String> = nodes.iter().take(wanted).collect();
+            let robustness = if placed.len() < wanted { "degraded" } else { "healthy" };
+            let size = value::text(volume, "spec.capacity.storage");
+            let spec = json!({ "numberOfReplicas": wanted, "size": crate::kubernetes::quantity::whole(size).to_string(), "dataEngine": "v1" });
+            let object = json!({ "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec });
+            self.ensure(&STATUS, OWN_VOLUMES, &object, |object| {
+                value::set(object, "status", json!({ "state": "detached", "robustness": robustness }));
+            });
+            for node in placed {
+                let own = format!("{name}-r-{}", self.suffix(8));
+                let spec = json!({ "volumeName": name, "nodeID": node, "dataEngine": "v1" });
+                let labels = json!({ "longhornvolume": name, "longhornnode": node });
+                let metadata = json!({ "name": own, "namespace": NAMESPACE, "labels": labels });
+                self.make(&WRITER, REPLICAS, json!({ "metadata": metadata, "spec": spec }));
+            }
+        }
+        let known: Vec<Arc<Value>> = self.store.all(OWN_VOLUMES, NAMESPACE).cloned().collect();
+        for own in known {
+            let name = value::name(&own);
+            if volumes.iter().any(|volume| value::text(volume, "spec.csi.volumeHandle") == name) {
+                continue;
+            }
+            for replica in self.keys(REPLICAS, NAMESPACE) {
+                if replica.2.starts_with(&format!("{name}-r-")) {
+                    self.erase(REPLICAS, NAMESPACE, &replica.2);
+                }
+            }
+            self.erase(OWN_VOLUMES, NAMESPACE, name);
+        }
+    }
+}
+
+/// The nodes with a disk that a replica may be on: one of each volume on every node.
+fn usable<'a>(nodes: impl Iterator<Item = &'a Value>) -> Vec<String> {
+    let has_disk = |node: &Value| {
+        let mut disks = value::members(node, "status.diskStatus");
+        disks.any(|(_, disk)| {
+            let whole = json!({ "status": { "conditions": disk["conditions"] } });
+            is(&whole, "Ready") && is(&whole, "Schedulable")
+        })
+    };
+    nodes
+        .filter(|node| is(node, "Ready") && is(node, "Schedulable") && has_disk(node))
+        .map(|node| value::name(node).to_owned())
+        .collect()
+}
+
+/// Makes a volume, if a replica of it has a place.
+fn provision(asked: &VolumeAsked<'_>) -> Result<ProvisionedVolume, String> {
+    if usable(asked.objects(NODES, NAMESPACE)).is_empty() {
+        return Err(
+            "rpc error: code = DeadlineExceeded desc = no node has a disk that is ready and schedulable".to_owned()
+        );
+    }
+    let wanted = value::text(asked.class, "parameters.numberOfReplicas");
+    let wanted = if wanted.is_empty() { "3" } else { wanted };
+    let attributes = BTreeMap::from([("numberOfReplicas".to_owned(), wanted.to_owned())]);
+    Ok(ProvisionedVolume { handle: format!("pvc-{}", value::uid(asked.claim)), attributes })
+}

@@ -1,0 +1,119 @@
+//! Longhorn as its vendor ships it, in a namespace that lets it in.
+
+use castle_datacenter::{Blueprint, Component, ComponentFault};
+use castle_testkit::in_virtual_time;
+use serde_json::{Value, json};
+
+use crate::stand::{Stand, manifest};
+
+const FILE: &str = "longhorn-v1.12.1.yaml";
+const NAMESPACE: &str = "longhorn-system";
+
+/// The manifest with what castle changes in it: the labels of the namespace, and where the data goes.
+fn text(path: &str) -> Option<String> {
+    let text = manifest(FILE)?;
+    let labels = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: longhorn-system\n  labels:\n    pod-security.kubernetes.io/enforce: privileged\n";
+    let setting =
+        format!("default-setting.yaml: |-\n    default-data-path: {path}\n    default-replica-count: \"2\"\n");
+    let text = text.replace("  default-setting.yaml: |-\n", &format!("  {setting}"));
+    let without_nulls: String =
+        text.lines().filter(|line| !line.ends_with("nodePort: null")).fold(String::new(), |mut all, line| {
+            all.push_str(line);
+            all.push('\n');
+            all
+        });
+    Some(format!("{without_nulls}\n---\n{labels}"))
+}
+
+async fn claim(stand: &Stand, name: &str) {
+    let spec = json!({ "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } });
+    let claim =
+        json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name }, "spec": spec });
+    let path = format!("/api/v1/namespaces/default/persistentvolumeclaims/{name}");
+    assert_eq!(stand.apply(&path, &claim).await.0, 201);
+}
+
+fn phase(stand: &Stand, name: &str) -> Value {
+    stand.object("persistentvolumeclaims", "default", name)["status"]["phase"].clone()
+}
+
+fn disk(stand: &Stand, node: &str) -> Vec<String> {
+    let object = stand.object("nodes.longhorn.io", NAMESPACE, node);
+    let disks = object["status"]["diskStatus"].as_object().cloned().unwrap_or_default();
+    let conditions = disks.values().flat_map(|disk| disk["conditions"].as_array().cloned().unwrap_or_default());
+    conditions.map(|it| format!("{}={}", it["type"].as_str().unwrap(), it["status"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn managers_start_one_after_another_and_make_the_rest_at_run_time() {
+    let Some(text) = text("/var/lib/longhorn/") else { return };
+    in_virtual_time(async |clock| {
+        let stand = Stand::raise(clock, Blueprint::embedded(&[]), 5).await;
+        stand.install(&text).await;
+        let ready = |stand: &Stand| {
+            stand.object("daemonsets.apps", NAMESPACE, "longhorn-manager")["status"]["numberReady"].as_i64()
+        };
+        stand.until("a manager", |stand| ready(stand) == Some(1)).await;
+        let validator = stand.object(
+            "validatingwebhookconfigurations.admissionregistration.k8s.io",
+            "",
+            "longhorn-webhook-validator",
+        );
+        let hook = &validator["webhooks"][0];
+        assert!(hook["clientConfig"]["caBundle"].is_string() && hook["failurePolicy"] == "Fail", "{validator}");
+        stand.until("the other", |stand| ready(stand) == Some(2)).await;
+        stand
+            .until("the driver", |stand| {
+                stand.object("deployments.apps", NAMESPACE, "csi-provisioner")["status"]["readyReplicas"] == 3
+            })
+            .await;
+        stand.until("its registration", |stand| stand.names("csinodes.storage.k8s.io").len() == 2).await;
+        for node in ["node-4", "node-5"] {
+            assert_eq!(disk(&stand, node), ["Ready=True", "Schedulable=True"], "{node}");
+        }
+        let image = stand.names("engineimages.longhorn.io")[0].split_once('/').unwrap().1.to_owned();
+        stand
+            .until("an engine", |stand| {
+                stand.object("engineimages.longhorn.io", NAMESPACE, &image)["status"]["state"] == "deployed"
+            })
+            .await;
+        assert_eq!(stand.names("poddisruptionbudgets.policy").len(), 2);
+        assert_eq!(stand.object("settings.longhorn.io", NAMESPACE, "default-replica-count")["value"], "2");
+        claim(&stand, "data").await;
+        stand.until("a volume", |stand| phase(stand, "data") == "Bound").await;
+        stand.until("its replicas", |stand| stand.names("replicas.longhorn.io").len() == 2).await;
+        let volume = stand.names("volumes.longhorn.io")[0].split_once('/').unwrap().1.to_owned();
+        let volume = stand.object("volumes.longhorn.io", NAMESPACE, &volume);
+        assert_eq!(volume["status"]["robustness"], "degraded", "the class still wants three");
+    });
+}
+
+#[test]
+fn without_a_webhook_nodes_cannot_be_changed_and_without_a_disk_nothing_is_bound() {
+    let Some(text) = text("/var/mnt/longhorn") else { return };
+    in_virtual_time(async |clock| {
+        let stand = Stand::quick(clock, 4).await;
+        stand.install(&text).await;
+        stand.pause(10.0).await;
+        assert_eq!(disk(&stand, "node-4"), ["Ready=False", "Schedulable=False"], "no volume is mounted there");
+        claim(&stand, "data").await;
+        stand.pause(60.0).await;
+        assert_eq!(phase(&stand, "data"), "Pending");
+        let label = json!({ "metadata": { "labels": { "a": "b" } } });
+        stand.merge("/api/v1/nodes/node-4", &label).await;
+        let fail =
+            |fault, holds| assert!(stand.nodes.datacenter().fail_component("blue", Component::Longhorn, fault, holds));
+        fail(ComponentFault::DeadWebhook, true);
+        stand.pause(1.0).await;
+        let change = json!({ "metadata": { "labels": { "a": "c" } } }).to_string();
+        let (status, told) =
+            stand.api().ask("PATCH", "/api/v1/nodes/node-4", "application/merge-patch+json", &change).await.unwrap();
+        assert_eq!(status, 500, "{told}");
+        fail(ComponentFault::DeadWebhook, false);
+        stand.pause(1.0).await;
+        let path = format!("/apis/longhorn.io/v1beta2/namespaces/{NAMESPACE}/settings/default-replica-count");
+        let wrong = json!({ "value": "many" }).to_string();
+        let (status, told) = stand.api().ask("PATCH", &path, "application/merge-patch+json", &wrong).await.unwrap();
+        assert_eq!(status, 400, "{told}");
+    });
+}
