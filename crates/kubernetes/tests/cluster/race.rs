@@ -8,7 +8,7 @@ use std::time::Duration;
 use castle_datacenter::{Verdict, Webhook};
 use castle_engine::Place;
 use castle_kubernetes::model::Object;
-use castle_kubernetes::steps::{Expect, Ready};
+use castle_kubernetes::steps::{Authority, Expect, Ready};
 use castle_seams::Clock;
 use serde_json::json;
 
@@ -169,5 +169,35 @@ fn a_webhook_that_denies_is_not_asked_again() {
         let denied = fault(&go_on(room, Duration::from_secs(120)).await);
         assert!(denied.is_final() && denied.evidence.contains("not in this house"), "{denied:?}");
         assert!(room.clock.monotonic() - begun < Duration::from_secs(5), "at once");
+    });
+}
+
+#[test]
+fn an_authority_must_be_the_one_that_its_secret_tells() {
+    use base64::Engine;
+    in_room(async |room| {
+        prepare(room).await;
+        let [wrong, right] = [(); 2].map(|()| room.datacenter().issue_certificate("blue", &[NAME]).unwrap());
+        let told = base64::engine::general_purpose::STANDARD.encode(&right.authority);
+        let secret = object(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook-ca", "namespace": "default"}, "data": {"ca.crt": told},
+        }));
+        let injected = || Expect::Injected {
+            kind: "ValidatingWebhookConfiguration".to_owned(),
+            name: "hook".to_owned(),
+            authority: Some(Authority {
+                namespace: "default".to_owned(),
+                name: "hook-ca".to_owned(),
+                key: "ca.crt".to_owned(),
+            }),
+        };
+        let closed = fault(&room.expect(vec![injected()], Duration::from_secs(30)).await);
+        assert!(closed.evidence.starts_with("is not there yet"), "the Secret: {closed}");
+        well(&room.apply("hook", &[secret]).await);
+        inject(room, &wrong.authority).await;
+        let closed = fault(&room.expect(vec![injected()], Duration::from_secs(30)).await);
+        assert!(closed.evidence.contains("is not the authority of its Secret"), "{closed}");
+        inject(room, &right.authority).await;
+        well(&room.expect(vec![injected()], Duration::from_secs(30)).await);
     });
 }
