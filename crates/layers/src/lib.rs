@@ -11,6 +11,7 @@
 
 pub mod cluster;
 pub mod doctor;
+pub mod names;
 mod placement;
 pub mod platform;
 pub mod secrets;

@@ -1,6 +1,7 @@
 //! What must hold between the values of the file. Each check is a section of `docs/checks.md`.
 
 mod components;
+mod gitops;
 mod network;
 mod nodes;
 mod patches;
@@ -28,6 +29,7 @@ pub(crate) fn all(castle: &Castle, inventory: &[Node], problems: &mut Problems) 
     storage::check(castle, inventory, problems);
     components::check(castle, problems);
     references::check_vault(castle, problems);
+    gitops::check(castle, problems);
 }
 
 /// Gathers problems of single nodes and reports those with the same cause once: a thousand nodes may follow from one

@@ -13,7 +13,7 @@ use crate::span::Sourced;
 use crate::values::{
     AddressRange, AgeRecipient, Bounded, ComponentVersion, Endpoint, ExtensionName, Fingerprint, KernelArg,
     KubernetesVersion, LabelKey, LabelValue, Line, Mac, ModuleName, Name, Region, RegistryName, SecretReference,
-    Sha256, Size, Taint, TalosVersion, Vmid, VmidRange, WebAddress, Word,
+    Sha256, Size, Taint, TalosVersion, Time, Vmid, VmidRange, WebAddress, Word,
 };
 
 section! {
@@ -366,6 +366,8 @@ section! {
     Longhorn {
         /// How many nodes hold a copy of each volume. Default: 3, or as many as there are.
         replicas: Option<Sourced<Bounded<1, 20>>>;
+        /// Whether a first volume is bound, written and deleted before storage counts as ready. It takes a minute more.
+        proof: Sourced<bool> = "false";
     }
 }
 
@@ -401,14 +403,26 @@ section! {
 section! {
     /// The Git repository that Flux follows.
     Gitops {
-        /// Its address: `https://...` or `ssh://...`.
+        /// Its address: `https://...` or `ssh://...`; or `embedded`, in the embedded datacenter: a folder of this machine, followed as
+        /// it is.
         repository: Sourced<Line>;
+        /// The folder that `repository: embedded` follows, beside castle.yaml. Default: `gitops`.
+        folder: Option<Sourced<Line>>;
         /// The branch.
         branch: Sourced<Line> = "main";
         /// The folder in it. Default: `clusters/CASTLE`.
         path: Option<Sourced<Line>>;
-        /// The token, SSH key or GitHub App that may read it. A public repository needs none.
+        /// The token, SSH key or GitHub App that may read it. A public repository needs none. One of the vault (`vault:`) is read by the
+        /// cluster itself, through External Secrets; any other is given to it by castle.
         credential: Option<Sourced<SecretReference>>;
+        /// The age key that opens what is sealed by SOPS in it.
+        age_key: Option<Sourced<SecretReference>>;
+        /// How long Flux may take until it has applied the newest commit of the branch.
+        within: Sourced<Time> = "15m";
+        /// Kustomizations that the castle does not stand without, by name, and how long each may take.
+        critical: Sourced<Entries<Name, Time>> = "{}";
+        /// Kustomizations that nobody waits for, by name, and after which time `castle status` calls them late.
+        background: Sourced<Entries<Name, Time>> = "{}";
         /// Values that the manifests in it may use, as `cluster-vars`. Not for secrets.
         vars: Sourced<Entries<Line, Line>> = "{}";
         /// Whether Flux's controllers for new image tags run, too: image-reflector and image-automation.
@@ -552,6 +566,7 @@ impl Castle {
             references.push(infisical.identity.clone());
         }
         references.extend(self.gitops.as_ref().and_then(|gitops| gitops.credential.clone()));
+        references.extend(self.gitops.as_ref().and_then(|gitops| gitops.age_key.clone()));
         references.extend(self.talos.bundle.clone());
         references.extend(self.talos.mirrors.iter().filter_map(|(_, mirror)| mirror.credential.clone()));
         if let StateStore::S3(bucket) = &self.state.store.value {

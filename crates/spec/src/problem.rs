@@ -109,6 +109,7 @@ codes! {
     DiskMinimum = "disk-minimum", Error;
     SecretValue = "secret-value", Error;
     RepositoryAddress = "repository-address", Error;
+    KustomizationTwice = "kustomization-twice", Error;
     VaultMissing = "vault-missing", Error;
     SecretFileMissing = "secret-file-missing", Error;
     SecretFileMode = "secret-file-mode", Error;

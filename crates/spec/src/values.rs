@@ -12,7 +12,7 @@ pub use ids::{
 };
 pub use net::{AddressRange, Mac};
 pub(crate) use net::{step, steps_between};
-pub use numbers::{Bounded, Size};
+pub use numbers::{Bounded, Size, Time};
 pub use places::{AgeRecipient, Endpoint, Fingerprint, Region, Sha256, WebAddress};
 pub use reference::SecretReference;
 pub use version::{ComponentVersion, Contract, KubernetesVersion, TalosVersion};

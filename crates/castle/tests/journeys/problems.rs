@@ -162,6 +162,13 @@ const CASES: &[Case] = &[
     ),
     (Code::RepositoryAddress, &[("castle: blue", "castle: blue\ngitops: {repository: 'git@github.com:me/blue.git'}")]),
     (
+        Code::KustomizationTwice,
+        &[(
+            "castle: blue",
+            "castle: blue\ngitops: {repository: 'https://github.com/me/blue.git', critical: {apps: 5m}, background: {apps: 1h}}",
+        )],
+    ),
+    (
         Code::VaultMissing,
         &[(
             "castle: blue",

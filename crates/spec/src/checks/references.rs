@@ -66,16 +66,6 @@ pub(super) fn check_vault(castle: &Castle, problems: &mut Problems) {
                 .hint("name a real one: `secrets: {infisical: ...}`"),
         );
     }
-    if let Some(gitops) = &castle.gitops {
-        let address = &gitops.repository;
-        if !(address.as_str().starts_with("https://") || address.as_str().starts_with("ssh://")) {
-            problems.report(
-                Problem::new(Code::RepositoryAddress, "Flux reads a repository by `https://` or `ssh://`")
-                    .at(address.origin, "neither")
-                    .hint("for example `https://github.com/me/castle.git`, or `ssh://git@github.com/me/castle.git`"),
-            );
-        }
-    }
 }
 
 /// Checks what `references` refer to, by what `look` finds at each path. Nothing is decrypted.

@@ -1,6 +1,7 @@
 //! Numbers, truth values and sizes.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -150,6 +151,64 @@ impl Scalar for Size {
     }
 }
 
+/// A time in whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    seconds: u32,
+}
+
+const TIMES: [(&str, u32); 3] = [("h", 3_600), ("m", 60), ("s", 1)];
+/// Nothing that somebody waits for takes longer.
+const LONGEST: u32 = 24 * 3_600;
+
+impl Time {
+    /// As the system measures it.
+    #[must_use]
+    pub const fn duration(self) -> Duration {
+        Duration::from_secs(self.seconds as u64)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = TIMES.into_iter().find(|(_, factor)| self.seconds.is_multiple_of(*factor));
+        let (unit, factor) = whole.unwrap_or(TIMES[2]);
+        write!(f, "{}{unit}", self.seconds / factor)
+    }
+}
+
+impl Scalar for Time {
+    const NOUN: &'static str = "a time";
+    const EXAMPLE: &'static str = "5m";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, unit) = text.split_at(digits);
+        let factor = TIMES.into_iter().find(|(name, _)| *name == unit).map(|(_, factor)| factor);
+        let seconds = factor.and_then(|factor| number.parse::<u32>().ok()?.checked_mul(factor));
+        match (factor, seconds) {
+            _ if number.is_empty() => Err("write a whole number and a unit: s, m or h".to_owned()),
+            (None, _) if unit.is_empty() => Err("a number of what? Add a unit: s, m or h".to_owned()),
+            (None, _) => Err("unknown unit; write a whole number and s, m or h".to_owned()),
+            (_, Some(0)) => Err("it must be more than nothing".to_owned()),
+            (_, Some(seconds)) if seconds <= LONGEST => Ok(Self { seconds }),
+            _ => Err("longer than a day".to_owned()),
+        }
+    }
+
+    fn placeholder() -> Self {
+        Self { seconds: 0 }
+    }
+
+    fn schema() -> Value {
+        json!({"type": "string", "pattern": "^[0-9]+(s|m|h)$"})
+    }
+
+    fn show(&self) -> Value {
+        self.to_string().into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,6 +249,25 @@ mod tests {
         "": write a whole number and a unit: MiB, GiB or TiB
         "99999999999999999999GiB": larger than any machine
         "9999999TiB": larger than any machine
+        "#);
+    }
+
+    #[test]
+    fn times_are_whole_numbers_with_a_unit() {
+        let texts = ["90s", "120s", "5m", "1h", "5", "5 m", "m", "0s", "1.5h", "25h", "99999999999h", ""];
+        insta::assert_snapshot!(read_all::<Time>(&texts), @r#"
+        "90s" is "90s"
+        "120s" is "2m"
+        "5m" is "5m"
+        "1h" is "1h"
+        "5": a number of what? Add a unit: s, m or h
+        "5 m": unknown unit; write a whole number and s, m or h
+        "m": write a whole number and a unit: s, m or h
+        "0s": it must be more than nothing
+        "1.5h": unknown unit; write a whole number and s, m or h
+        "25h": longer than a day
+        "99999999999h": longer than a day
+        "": write a whole number and a unit: s, m or h
         "#);
     }
 
