@@ -19,6 +19,7 @@ pub(crate) struct Seen {
 }
 
 pub(crate) trait AnyStep: Send + Sync {
+    fn foresee(&self) -> Option<Change>;
     fn observe<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Result<Seen, Fault>>;
     fn act<'a>(
         &'a self,
@@ -54,6 +55,10 @@ impl<N: Needs, S> With<N, S> {
 }
 
 impl<N: Needs, S: Step<Needs = N::Values>> AnyStep for With<N, S> {
+    fn foresee(&self) -> Option<Change> {
+        self.inner.foresee()
+    }
+
     fn observe<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Result<Seen, Fault>> {
         Box::pin(async move {
             let needs = self.needs(outputs)?;

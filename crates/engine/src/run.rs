@@ -162,6 +162,8 @@ struct Scheduler<'s> {
     queues: Queues,
     running: Running<'s>,
     outcomes: Vec<Ended>,
+    /// What stands on something that is only planned.
+    promised: Vec<bool>,
     times: Vec<StepTime>,
 }
 
@@ -185,6 +187,7 @@ impl<'s> Scheduler<'s> {
             queues: Queues::new(graph.lanes.len()),
             running: Running::new(),
             outcomes: (0..count).map(|_| Ended::NotYet).collect(),
+            promised: vec![false; count],
             times: vec![StepTime::default(); count],
         };
         for &slot in graph.order.iter().take_while(|&&slot| graph.needs.of(slot).is_empty()) {
@@ -268,30 +271,42 @@ impl<'s> Scheduler<'s> {
         self.queues.stir(node.lane);
         shared.tell(|| What::StepEnded { step: node.id.clone(), outcome: outcome.clone() });
         // A plan goes on from what a step is expected to give.
-        let is_expected = matches!(outcome, Outcome::Planned { .. }) && shared.outputs.is_given(node.slot);
+        let is_planned = matches!(outcome, Outcome::Planned { .. });
+        let is_expected = is_planned && shared.outputs.is_given(node.slot);
+        let has_failed = matches!(outcome, Outcome::Failed { .. });
         let (is_done, remains) = (outcome.is_done() || is_expected, outcome == Outcome::Remaining);
+        let is_promised = !has_failed && (is_planned || self.promised[rank as usize]);
         self.outcomes[rank as usize] = outcome.into();
         if is_done {
             for &later in self.graph.needed_by.of(rank) {
+                self.promised[later as usize] |= is_promised;
                 self.waits[later as usize] -= 1;
                 if self.waits[later as usize] == 0 {
                     self.make_ready(later);
                 }
             }
         } else if !remains {
-            self.skip_behind(rank);
+            self.skip_behind(rank, is_promised);
         }
     }
 
-    /// What needs a step that did not come to be is not begun. The first that failed is named, not the one in between.
-    fn skip_behind(&mut self, rank: u32) {
+    /// What needs a step that did not come to be is not begun. The first that failed is named, not the one in between. What
+    /// stands on something that is only planned says what it foresees.
+    fn skip_behind(&mut self, rank: u32, is_promised: bool) {
         let (shared, graph) = (self.shared, self.graph);
         let because = &graph.nodes[rank as usize].id;
         let mut behind = vec![rank];
         while let Some(rank) = behind.pop() {
             for &later in graph.needed_by.of(rank) {
                 if matches!(self.outcomes[later as usize], Ended::NotYet) {
-                    let outcome = Outcome::Skipped { because: because.clone() };
+                    let foreseen = match graph.shelves.work(graph.nodes[later as usize].spot) {
+                        Work::Step(step) if is_promised => step.foresee(),
+                        _ => None,
+                    };
+                    let outcome = match foreseen {
+                        Some(change) => Outcome::Planned { change },
+                        None => Outcome::Skipped { because: because.clone() },
+                    };
                     let step = &graph.nodes[later as usize].id;
                     shared.tell(|| What::StepEnded { step: step.clone(), outcome: outcome.clone() });
                     self.outcomes[later as usize] = outcome.into();

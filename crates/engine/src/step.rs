@@ -51,6 +51,12 @@ pub trait Step: Send + Sync + 'static {
         None
     }
 
+    /// What this step will do where nothing can be looked at yet, because what it needs is itself only planned. Nothing if that
+    /// cannot be told beforehand.
+    fn foresee(&self) -> Option<Change> {
+        None
+    }
+
     /// What this step gives, once there is nothing left to do.
     fn output(&self, needs: &Self::Needs, observed: &Self::Observed) -> Self::Output;
 }

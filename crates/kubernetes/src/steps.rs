@@ -10,8 +10,8 @@ mod prune;
 mod ready;
 
 pub use apply::{Apply, Present};
-pub use component::{install, remove};
-pub use expect::{Authority, Expect};
+pub use component::{install, remove, served_step, stage_step};
+pub use expect::{Authority, Expect, Test, Unmet};
 pub use inventory::Record;
 pub use ownership::{inventories, rivals, survey};
 pub use prune::Prune;

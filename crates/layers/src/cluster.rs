@@ -21,7 +21,7 @@ use crate::survey::Survey;
 
 pub use configuration::{ConfigurationError, Referred, configuration};
 pub use drift::drift;
-use gates::{Api, CoreDns, NodesReady, SharedApi, Site as ApiSite, VolumeReady};
+use gates::{Api, SharedApi, Site as ApiSite, VolumeReady};
 
 /// Where the Kubernetes API listens.
 const API_PORT: u16 = 6443;
@@ -88,12 +88,19 @@ pub fn gates(castle: &Castle, nodes: &[Node]) -> Vec<(StepId, String)> {
     gates
 }
 
-/// Adds the steps that make a cluster of the nodes, each after its machine runs; returns the promise of each node that has its
-/// configuration.
-pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Vec<Handle<Configured>> {
+/// A cluster that others build on.
+pub struct Formed {
+    /// Its API, once it serves where it is always reached.
+    pub api: Handle<castle_kubernetes::client::Api>,
+    /// That each node with a disk for volumes has its volume.
+    pub volumes: Vec<StepId>,
+}
+
+/// Adds the steps that make a cluster of the nodes, each after its machine runs.
+pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Formed {
     let Plan { castle, nodes, machines, wire, referred } = plan;
     let whom = |node: &Node| Whom { name: node.name.value.clone(), address: node.address.value };
-    let mut configured = Vec::new();
+    let (mut configured, mut volumes) = (Vec::new(), Vec::new());
     for (node, machine) in nodes.iter().zip(machines) {
         let (castle, all, own, referred) = (castle.clone(), nodes.clone(), node.clone(), referred.clone());
         let compose = Box::new(move |bundle: &Bundle| {
@@ -108,7 +115,9 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Vec<H
         if configuration::has_longhorn(&plan.castle, node) {
             let gate = VolumeReady::new(wire.clone(), whom(node), configuration::LONGHORN);
             let place = Place { lane: None, predicted: Duration::from_secs(5) };
-            graph.gate(id("volume", &node.name.value), place, (keys.clone(), handle.clone()), gate);
+            let ready = id("volume", &node.name.value);
+            graph.gate(ready.clone(), place, (keys.clone(), handle.clone()), gate);
+            volumes.push(ready);
         }
         configured.push(handle);
     }
@@ -134,19 +143,19 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Vec<H
         graph.gate(id("api", &first.name), place(15), (keys.clone(), begun.clone()), api);
     }
     let shared = at(api_address(castle, nodes));
-    let (endpoint, needs) = (id("api", "endpoint"), (keys.clone(), begun));
-    let reached = match &castle.network.vip {
+    let (endpoint, needs) = (id("api", "endpoint"), (keys.clone(), begun.clone()));
+    let api = match &castle.network.vip {
         Some(vip) => {
             let own = control_planes.iter().map(|whom| (whom.clone(), at(url(whom.address)))).collect();
-            graph.gate(endpoint, place(20), needs, SharedApi::new(shared.clone(), vip.value, own))
+            graph.gate(endpoint, place(20), needs, SharedApi::new(shared, vip.value, own))
         }
-        None => graph.gate(endpoint, place(20), needs, Api::new(shared.clone(), "the castle's endpoint")),
+        None => graph.gate(endpoint, place(20), needs, Api::new(shared, "the castle's endpoint")),
     };
     if castle.kubernetes.cni.value == Cni::Flannel {
         let names = nodes.iter().map(|node| node.name.value.clone()).collect();
-        let gate = NodesReady::new(shared.clone(), names);
-        graph.gate(id("nodes", "ready"), place(15), (keys.clone(), reached.clone()), gate);
-        graph.gate(id("coredns", "available"), place(10), (keys.clone(), reached), CoreDns::new(shared));
+        let needs = (api.clone(), begun);
+        graph.gate(id("nodes", "ready"), place(15), needs.clone(), gates::nodes_ready(names));
+        graph.gate(id("coredns", "available"), place(10), needs, gates::core_dns());
     }
-    configured
+    Formed { api, volumes }
 }

@@ -4,21 +4,28 @@
 //! - [`survey`] looks at the site once, with as many requests for five guests as for five hundred.
 //! - [`place`] says which host carries which node, and why.
 //! - [`doctor`] looks at all that a castle will need there, before anything is changed.
-//! - [`platform`] has the steps of the platform layer: those that raise it, and those that take it away.
+//! - [`secrets`], [`platform`] and [`cluster`] have the steps of the layers that make a cluster.
+//! - [`engine`], [`networking`], [`storage`] and [`gitops`] have those of the layers [`Inside`] it, up to the handover.
 //!
 //! **Architecture invariant:** a layer is handed the clients it needs and no others. Nothing here prints, and nothing here knows
 //! the datacenter.
 
 pub mod cluster;
 pub mod doctor;
+pub mod engine;
+pub mod gitops;
+mod inside;
 pub mod names;
+pub mod networking;
 mod placement;
 pub mod platform;
 pub mod secrets;
 mod site;
+pub mod storage;
 mod survey;
 pub mod vault;
 
+pub use inside::{Inside, layer_of};
 pub use placement::{Crowded, Placed, Why, place};
 pub use site::Site;
 pub use survey::{Survey, survey};

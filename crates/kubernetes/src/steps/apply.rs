@@ -130,8 +130,10 @@ impl Step for Apply {
 
     fn decide(&self, _: &Self::Needs, observed: &Self::Observed) -> Decision {
         let differing = self.objects.iter().zip(observed).filter(|(_, standing)| **standing != Standing::AsWanted);
-        let is_new = observed.iter().all(|standing| *standing == Standing::Absent);
-        let mut change = Change::new("apply", if is_new { Impact::Create } else { Impact::InPlace });
+        if observed.iter().all(|standing| *standing == Standing::Absent) {
+            return self.foresee().map_or(Decision::Nothing, Decision::Change);
+        }
+        let mut change = Change::new("apply", Impact::InPlace);
         for (object, standing) in differing {
             let key = object.key().to_string();
             change = match standing {
@@ -163,6 +165,15 @@ impl Step for Apply {
 
     fn expect(&self, _: &Self::Needs, _: &Self::Observed, _: &Change) -> Option<Present> {
         Some(Present)
+    }
+
+    fn foresee(&self) -> Option<Change> {
+        let change = Change::new("apply", Impact::Create);
+        match self.objects.as_slice() {
+            [] => None,
+            [one] => Some(change.differing(&one.key().to_string(), None, Some("new".to_owned()))),
+            many => Some(change.differing("objects", None, Some(format!("{} new", many.len())))),
+        }
     }
 
     fn output(&self, _: &Self::Needs, _: &Self::Observed) -> Present {

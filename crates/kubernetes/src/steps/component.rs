@@ -15,6 +15,18 @@ fn id(mark: &Mark, name: &str) -> StepId {
     StepId::new(&Layer::new(&mark.layer), &mark.component, name)
 }
 
+/// The step that applies the objects of a stage, for whoever has to come before or after it.
+#[must_use]
+pub fn stage_step(mark: &Mark, stage: Stage) -> StepId {
+    id(mark, stage.word())
+}
+
+/// The gate behind which the kinds that a component defines are served.
+#[must_use]
+pub fn served_step(mark: &Mark) -> StepId {
+    id(mark, "served")
+}
+
 /// Wants these objects of a component and no others: recorded, applied stage by stage, and what is wanted no more pruned. Gives the
 /// promise that they are applied; whether they work is a matter of gates.
 pub fn install(graph: &mut GraphBuilder, api: &Handle<Api>, objects: &[Object], mark: &Mark) -> Handle<Present> {
@@ -27,13 +39,13 @@ pub fn install(graph: &mut GraphBuilder, api: &Handle<Api>, objects: &[Object], 
             continue;
         }
         let names = of_stage.iter().map(|object| object.name().to_owned()).collect();
-        let step = id(mark, stage.word());
+        let step = stage_step(mark, stage);
         present = graph.step(step.clone(), Place::default(), (api.clone(),), Apply::new(of_stage, mark));
         graph.after(step.clone(), earlier);
         earlier = step;
         if stage == Stage::Definitions {
             let served = Expect::Established { names, labels: mark.selector() };
-            earlier = id(mark, "served");
+            earlier = served_step(mark);
             present = graph.gate(
                 earlier.clone(),
                 Place::default(),

@@ -1,11 +1,14 @@
 //! What can be expected of a cluster, each a question with a plain answer.
 
+use std::fmt;
+use std::sync::Arc;
+
 use castle_engine::{Closed, Fault};
 use serde_json::Value;
 
 use super::explain;
 use super::ready::Sight;
-use crate::client::{Mode, Trouble};
+use crate::client::{Mode, Scope, Trouble};
 use crate::model::{Key, Kind, Object, Status, condition, status};
 
 /// Where the certificate of a webhook's authority is told.
@@ -60,6 +63,51 @@ pub enum Expect {
     },
     /// The API accepts this very object: everyone who has a say in it was asked, and said yes.
     Accepted(Box<Object>),
+    /// The objects of a kind within a scope pass a test together.
+    Holds(Kind, Scope, Test),
+}
+
+/// Why objects do not pass a test.
+#[derive(Clone, Debug)]
+pub struct Unmet {
+    /// The object that it is about, whether it is there or not.
+    pub key: Key,
+    /// What is seen instead.
+    pub evidence: String,
+    /// The object itself, if what was last said of it tells more.
+    pub about: Option<Object>,
+}
+
+impl Unmet {
+    /// Of an object that is not there.
+    #[must_use]
+    pub fn absent(key: Key) -> Self {
+        Self { key, evidence: "is not there yet".to_owned(), about: None }
+    }
+
+    /// Of an object that is not as expected.
+    #[must_use]
+    pub fn of(object: &Object, evidence: impl Into<String>) -> Self {
+        Self { key: object.key(), evidence: evidence.into(), about: Some(object.clone()) }
+    }
+}
+
+/// What some objects have to pass.
+#[derive(Clone)]
+pub struct Test(Arc<dyn Fn(&[Object]) -> Result<(), Unmet> + Send + Sync>);
+
+impl Test {
+    /// A test that looks at the objects alone.
+    #[must_use]
+    pub fn new(test: impl Fn(&[Object]) -> Result<(), Unmet> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(test))
+    }
+}
+
+impl fmt::Debug for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Test")
+    }
 }
 
 impl Expect {
@@ -79,6 +127,7 @@ impl Expect {
             }
             Self::Injected { kind, name, authority } => injected(sight, kind, name, authority.as_ref()).await,
             Self::Accepted(object) => accepted(sight, object).await,
+            Self::Holds(kind, scope, test) => holds(sight, kind, scope, test).await,
         }
     }
 }
@@ -222,6 +271,16 @@ async fn injected(
         }
     }
     Ok(None)
+}
+
+async fn holds(sight: &Sight<'_>, kind: &Kind, scope: &Scope, Test(test): &Test) -> Result<Option<Closed>, Fault> {
+    let objects = sight.list(kind, scope.clone()).await?.objects;
+    let Err(Unmet { key, evidence, about }) = test(&objects) else { return Ok(None) };
+    let evidence = match about {
+        Some(object) => explain::with_events(sight.api, &object, evidence).await,
+        None => evidence,
+    };
+    Ok(Some(closed(&key, evidence)))
 }
 
 async fn accepted(sight: &Sight<'_>, object: &Object) -> Result<Option<Closed>, Fault> {

@@ -1,6 +1,7 @@
 //! Gates: all that is expected, asked again whenever something of it changes.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -21,19 +22,20 @@ const PROBE: Duration = Duration::from_secs(1);
 /// Where something was seen, and as of when.
 type Seen = BTreeMap<(Kind, Scope), String>;
 
-/// Open when everything expected is so.
-pub struct Ready {
+/// Open when everything expected is so. It is not asked before something else has come to be.
+pub struct Ready<After = Present> {
     expects: Vec<Expect>,
     deadline: Duration,
+    after: PhantomData<fn() -> After>,
     /// What the last look saw: from there the watches go on.
     seen: Mutex<Seen>,
 }
 
-impl Ready {
+impl<After> Ready<After> {
     /// Expects all this within a time.
     #[must_use]
     pub fn new(expects: Vec<Expect>, deadline: Duration) -> Self {
-        Self { expects, deadline, seen: Mutex::default() }
+        Self { expects, deadline, after: PhantomData, seen: Mutex::default() }
     }
 }
 
@@ -54,7 +56,7 @@ impl<'a> Sight<'a> {
     }
 
     /// What is within a scope; asked once a look.
-    async fn list(&self, kind: &Kind, scope: Scope) -> Result<Listed, Fault> {
+    pub(super) async fn list(&self, kind: &Kind, scope: Scope) -> Result<Listed, Fault> {
         let place = (kind.clone(), scope);
         let known = self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
         if let Some(known) = known {
@@ -105,8 +107,8 @@ impl<'a> Sight<'a> {
     }
 }
 
-impl Gate for Ready {
-    type Needs = (Arc<Api>, Arc<Present>);
+impl<After: Send + Sync + 'static> Gate for Ready<After> {
+    type Needs = (Arc<Api>, Arc<After>);
     type Output = Present;
 
     fn check<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Present>, Fault>> {

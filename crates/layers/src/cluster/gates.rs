@@ -3,21 +3,23 @@
 mod shared;
 mod volumes;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Closed, Fault, Gate, Verdict};
-use castle_kubernetes::client::{Access, Api as Kubernetes};
+use castle_kubernetes::client::{Access, Api as Kubernetes, Scope};
+use castle_kubernetes::model::{Key, Kind, condition};
+use castle_kubernetes::steps::{Expect, Ready, Test, Unmet};
 use castle_seams::BoxFuture;
 use castle_talos::steps::{Keys, Quorum, Wire};
-use serde_json::Value;
 
 pub(super) use shared::SharedApi;
 pub(super) use volumes::VolumeReady;
 
 /// What one question may take.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How long a cluster may take to come to itself.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 /// Where the API is asked, and how it is reached.
 #[derive(Clone, Debug)]
@@ -27,29 +29,23 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// What the API answers: a status and a body.
-    async fn ask(&self, keys: &Keys, path: &str) -> Result<(u16, Vec<u8>), Closed> {
-        let closed = |evidence: String| Closed {
-            subject: self.address.clone(),
-            evidence,
-            next: "talosctl health; kubectl get --raw /readyz?verbose".to_owned(),
-        };
-        let access = access(self.address.clone(), keys, self.wire.is_plain);
-        let api = Kubernetes::new(&access, self.wire.dial.clone(), self.wire.clock.clone());
-        let api = api.map_err(|error| closed(error.to_string()))?.with_deadline(DEADLINE);
-        let (status, body) = api.raw(path).await.map_err(|trouble| closed(trouble.to_string()))?;
-        Ok((status, body.to_vec()))
+    fn closed(&self, evidence: String) -> Closed {
+        let next = "talosctl health; kubectl get --raw /readyz?verbose".to_owned();
+        Closed { subject: self.address.clone(), evidence, next }
     }
 
-    /// What the API says about an object, or why it does not.
-    async fn object(&self, keys: &Keys, path: &str) -> Result<Value, Closed> {
-        let (status, body) = self.ask(keys, path).await?;
-        let read = serde_json::from_slice(&body).ok().filter(|_| status == 200);
-        read.ok_or_else(|| Closed {
-            subject: self.address.clone(),
-            evidence: format!("{path} answers {status}"),
-            next: format!("kubectl get --raw {path}"),
-        })
+    /// The API, asked nothing yet.
+    fn api(&self, keys: &Keys) -> Result<Kubernetes, Closed> {
+        let access = access(self.address.clone(), keys, self.wire.is_plain);
+        let api = Kubernetes::new(&access, self.wire.dial.clone(), self.wire.clock.clone());
+        api.map_err(|error| self.closed(error.to_string()))
+    }
+
+    /// What the API answers: a status and a body.
+    async fn ask(&self, keys: &Keys, path: &str) -> Result<(u16, Vec<u8>), Closed> {
+        let answer = self.api(keys)?.with_deadline(DEADLINE).raw(path).await;
+        let (status, body) = answer.map_err(|trouble| self.closed(trouble.to_string()))?;
+        Ok((status, body.to_vec()))
     }
 }
 
@@ -71,11 +67,7 @@ fn verdict<T>(checked: Result<T, Closed>) -> Result<Verdict<T>, Fault> {
     })
 }
 
-/// An API that serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Serves;
-
-/// Open when the API says that it is ready.
+/// Open when the API says that it is ready; gives the way to it.
 pub(super) struct Api {
     site: Site,
     whose: String,
@@ -89,16 +81,16 @@ impl Api {
 
 impl Gate for Api {
     type Needs = (Arc<Keys>, Arc<Quorum>);
-    type Output = Serves;
+    type Output = Kubernetes;
 
-    fn check<'a>(&'a self, (keys, quorum): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Serves>, Fault>> {
+    fn check<'a>(&'a self, (keys, quorum): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Kubernetes>, Fault>> {
         Box::pin(async move {
             if let Some(closed) = quorum.unseen() {
                 return Ok(Verdict::Closed(closed));
             }
             let answer = self.site.ask(keys, "/readyz").await;
             verdict(answer.and_then(|(status, body)| match status {
-                200 => Ok(Serves),
+                200 => self.site.api(keys),
                 _ => Err(Closed {
                     subject: self.whose.clone(),
                     evidence: format!("/readyz answers {status}: {}", said(&body)),
@@ -113,7 +105,7 @@ impl Gate for Api {
     }
 
     fn deadline(&self) -> Duration {
-        Duration::from_secs(10 * 60)
+        PATIENCE
     }
 }
 
@@ -124,95 +116,31 @@ fn said(body: &[u8]) -> String {
 }
 
 /// Open when all nodes of the castle are ready.
-pub(super) struct NodesReady {
-    site: Site,
-    names: BTreeSet<String>,
-}
-
-impl NodesReady {
-    pub(super) fn new(site: Site, names: BTreeSet<String>) -> Self {
-        Self { site, names }
-    }
-
-    async fn ask(&self, keys: &Keys) -> Result<(), Closed> {
-        let list = self.site.object(keys, "/api/v1/nodes").await?;
-        let nodes = list["items"].as_array().cloned().unwrap_or_default();
-        let named = |name: &str| nodes.iter().find(|node| node["metadata"]["name"] == name);
-        for name in &self.names {
-            let closed = |evidence: String| Closed {
-                subject: name.clone(),
-                evidence,
-                next: format!("kubectl describe node {name}; talosctl --nodes {name} logs kubelet"),
+pub(super) fn nodes_ready(names: Vec<String>) -> Ready<Quorum> {
+    let test = Test::new(move |nodes| {
+        for name in &names {
+            let Some(node) = nodes.iter().find(|node| node.name() == name) else {
+                let key = Key::new("", "Node", "", name);
+                return Err(Unmet { evidence: "is not registered with Kubernetes yet".to_owned(), ..Unmet::absent(key) });
             };
-            let Some(node) = named(name) else {
-                return Err(closed("is not registered with Kubernetes yet".to_owned()));
-            };
-            let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
-            if ready.is_none_or(|ready| ready["status"] != "True") {
-                let why = ready.and_then(|ready| ready["message"].as_str()).unwrap_or("has no condition yet");
-                return Err(closed(format!("is not ready: {}", said(why.as_bytes()))));
+            match condition(node, "Ready") {
+                Some(ready) if ready.status == "True" => {}
+                Some(ready) => return Err(Unmet::of(node, format!("is not ready: {}", said(ready.message.as_bytes())))),
+                None => return Err(Unmet::of(node, "has no condition Ready yet")),
             }
         }
         Ok(())
-    }
-}
-
-impl Gate for NodesReady {
-    type Needs = (Arc<Keys>, Arc<Serves>);
-    type Output = ();
-
-    fn check<'a>(&'a self, (keys, _): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<()>, Fault>> {
-        Box::pin(async move { verdict(self.ask(keys).await) })
-    }
-
-    fn period(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    fn deadline(&self) -> Duration {
-        Duration::from_secs(10 * 60)
-    }
+    });
+    Ready::new(vec![Expect::Holds(Kind::new("v1", "Node"), Scope::default(), test)], PATIENCE)
 }
 
 /// Open when names inside of the cluster are found.
-pub(super) struct CoreDns {
-    site: Site,
-}
-
-impl CoreDns {
-    pub(super) fn new(site: Site) -> Self {
-        Self { site }
-    }
-}
-
-impl Gate for CoreDns {
-    type Needs = (Arc<Keys>, Arc<Serves>);
-    type Output = ();
-
-    fn check<'a>(&'a self, (keys, _): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<()>, Fault>> {
-        Box::pin(async move {
-            let path = "/apis/apps/v1/namespaces/kube-system/deployments/coredns";
-            let object = self.site.object(keys, path).await;
-            verdict(object.and_then(|coredns| {
-                let available = coredns["status"]["availableReplicas"].as_u64().unwrap_or(0);
-                if available > 0 {
-                    return Ok(());
-                }
-                Err(Closed {
-                    subject: "CoreDNS".to_owned(),
-                    evidence: "none of its Pods is available".to_owned(),
-                    next: "kubectl --namespace kube-system describe deployment coredns".to_owned(),
-                })
-            }))
-        })
-    }
-
-    fn period(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    fn deadline(&self) -> Duration {
-        Duration::from_secs(10 * 60)
-    }
+pub(super) fn core_dns() -> Ready<Quorum> {
+    let test = Test::new(|found| match found.first() {
+        None => Err(Unmet::absent(Key::new("apps", "Deployment", "kube-system", "coredns"))),
+        Some(coredns) if coredns.number("/status/availableReplicas").unwrap_or(0) > 0 => Ok(()),
+        Some(coredns) => Err(Unmet::of(coredns, "none of its Pods is available")),
+    });
+    let (kind, scope) = (Kind::new("apps/v1", "Deployment"), Scope::named("kube-system", "coredns"));
+    Ready::new(vec![Expect::Holds(kind, scope, test)], PATIENCE)
 }

@@ -10,7 +10,7 @@ use castle_talos::client::{CURRENT, Contact, kinds};
 use castle_talos::steps::{Keys, Quorum, Whom};
 use futures_util::future::{join_all, select_all};
 
-use super::{Api, Serves, Site};
+use super::{Api, Kubernetes, Site};
 
 /// Open when the API is ready at the shared address. Closed, it tells whether nobody holds the address, or somebody else does.
 pub(in super::super) struct SharedApi {
@@ -83,9 +83,9 @@ impl SharedApi {
 
 impl Gate for SharedApi {
     type Needs = (Arc<Keys>, Arc<Quorum>);
-    type Output = Serves;
+    type Output = Kubernetes;
 
-    fn check<'a>(&'a self, needs: &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Serves>, Fault>> {
+    fn check<'a>(&'a self, needs: &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Kubernetes>, Fault>> {
         Box::pin(async move {
             match self.api.check(needs).await? {
                 // Whoever only looks has no time for an explanation.

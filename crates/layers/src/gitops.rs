@@ -1,0 +1,191 @@
+//! The gitops layer: Flux, what it needs, and the handover to it.
+//!
+//! Flux's controllers are applied as soon as the API answers. What they follow is applied once their credential is there and the
+//! webhooks of castle's components answer, for Flux tries again only after a while. The handover is a fact: the commit that Flux has
+//! applied is the newest of the branch.
+
+pub mod credential;
+mod handover;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{Fault, GraphBuilder, Handle, Place, StepId};
+use castle_kubernetes::model::{Kind, Object, Stage};
+use castle_kubernetes::steps::{Expect, Present, install, served_step, stage_step};
+use castle_seams::BoxFuture;
+use castle_secrets::Secret;
+use castle_spec::ComponentName;
+use castle_spec::model::Gitops;
+use serde_json::{Value, json};
+
+use crate::inside::{DECIDED, Inside, SERVING, deployments, id, objects};
+use crate::names::{AGE_KEY, FLUX_SYSTEM, STORE, VARIABLES, entry, variables};
+use credential::{Credential, encoded};
+use handover::{Critical, Handover};
+pub use handover::Revision;
+
+const LAYER: &str = "gitops";
+const COMPONENT: ComponentName = ComponentName::Flux;
+const SOURCE: &str = "source.toolkit.fluxcd.io/v1";
+const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io/v1";
+/// How often Flux looks for commits.
+const LOOKS: &str = "1m";
+/// How often it brings the cluster back to what the newest says.
+const REPAIRS: &str = "10m";
+/// How soon it tries again what failed. By default it would wait as long as for a repair.
+const RETRIES: &str = "30s";
+
+/// Tells the newest commit of the branch; nothing if that cannot be read from here.
+pub type Head = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<String>, Fault>> + Send + Sync>;
+
+/// The repository that Flux follows, and what it needs to.
+pub struct Repository {
+    /// Its address, as Flux is told.
+    pub address: String,
+    /// Who may read it, if not everyone may.
+    pub credential: Option<Credential>,
+    /// The certificates of its authorities as PEM, if they are not public.
+    pub authority: Option<String>,
+    /// The age key that opens what is sealed in it.
+    pub age_key: Option<Secret>,
+    /// The newest commit.
+    pub head: Head,
+}
+
+/// The gates that the handover consists of: each, and what it claims.
+#[must_use]
+pub fn gates(castle: &castle_spec::Castle) -> Vec<(StepId, String)> {
+    let Some(gitops) = &castle.gitops else { return Vec::new() };
+    let critical = gitops.critical.iter().map(|(name, _)| {
+        let name = name.value.as_str();
+        (id(LAYER, "kustomization", name), format!("Flux has applied {name}"))
+    });
+    let handover = (id(LAYER, "handover", FLUX_SYSTEM), "Flux has applied the newest commit".to_owned());
+    std::iter::once(handover).chain(critical).collect()
+}
+
+/// Adds the layer; returns the promise of the handover. `store` is the promise of a vault that the cluster reads.
+pub fn raise(
+    graph: &mut GraphBuilder,
+    inside: &Inside<'_>,
+    repository: &Repository,
+    store: Option<&Handle<Present>>,
+) -> Option<Handle<Revision>> {
+    let gitops = inside.castle.gitops.as_ref()?;
+    let (mark, present) = inside.component(graph, COMPONENT)?;
+    let mut names = vec!["source-controller", "kustomize-controller", "helm-controller", "notification-controller"];
+    if gitops.image_automation.value {
+        names.extend(["image-reflector-controller", "image-automation-controller"]);
+    }
+    let serving = id(LAYER, COMPONENT.word(), "serving");
+    inside.gate(graph, (serving.clone(), SERVING), &present, deployments(COMPONENT, &names));
+
+    let inputs_mark = inside.mark(LAYER, "inputs");
+    let (given, followed) = (stage_step(&inputs_mark, Stage::Rest), inside.mark(LAYER, "sync"));
+    let inputs = install(graph, inside.api, &inputs(inside, repository), &inputs_mark);
+    graph.after(given.clone(), stage_step(&mark, Stage::Rest));
+    let sync = install(graph, inside.api, &sync(inside, gitops, repository), &followed);
+    let followed = stage_step(&followed, Stage::Rest);
+    graph.after(followed.clone(), given.clone());
+    graph.after(followed.clone(), served_step(&mark));
+    if store.is_some() {
+        // What the repository has of its kinds would be refused before, and tried again only after a while.
+        graph.after(followed.clone(), id("engine", "store", "valid"));
+    }
+    if let Some(Credential::Vaulted(_)) = &repository.credential {
+        graph.after(given, id("engine", "store", "valid"));
+        let synced = id(LAYER, "credential", "synced");
+        inside.gate(graph, (synced.clone(), DECIDED), &inputs, vec![credential_synced()]);
+        graph.after(followed, synced);
+    }
+
+    let (handed, within) = (id(LAYER, "handover", FLUX_SYSTEM), gitops.within.value.duration());
+    let place = Place { lane: None, predicted: Duration::from_secs(30) };
+    let handover = Handover::new(repository.head.clone(), gitops.branch.as_str(), within);
+    let revision = graph.gate(handed.clone(), place.clone(), (inside.api.clone(), sync), handover);
+    graph.after(handed, serving);
+    for (name, within) in gitops.critical.iter() {
+        let gate = Critical::new(name.value.as_str(), within.value.duration());
+        let needs = (inside.api.clone(), revision.clone());
+        graph.gate(id(LAYER, "kustomization", name.value.as_str()), place.clone(), needs, gate);
+    }
+    Some(revision)
+}
+
+fn credential_synced() -> Expect {
+    Expect::Condition {
+        kind: Kind::new("external-secrets.io/v1", "ExternalSecret"),
+        namespace: FLUX_SYSTEM.to_owned(),
+        name: FLUX_SYSTEM.to_owned(),
+        condition: "Ready".to_owned(),
+        reason: "SecretSynced".to_owned(),
+    }
+}
+
+fn metadata(name: &str) -> Value {
+    json!({"name": name, "namespace": FLUX_SYSTEM})
+}
+
+fn secret(name: &str, data: &BTreeMap<String, String>) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata(name), "data": data})
+}
+
+/// What Flux needs before it follows anything: values, the credential, and the key.
+fn inputs(inside: &Inside<'_>, repository: &Repository) -> Vec<Object> {
+    let mut values = vec![json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(VARIABLES), "data": variables(inside.castle),
+    })];
+    match &repository.credential {
+        Some(Credential::Given(parts)) => values.push(secret(FLUX_SYSTEM, &encoded(parts, repository.authority.as_deref()))),
+        Some(Credential::Vaulted(entry)) => values.push(json!({
+            "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "metadata": metadata(FLUX_SYSTEM),
+            "spec": {
+                "refreshInterval": "1h",
+                "secretStoreRef": {"kind": "ClusterSecretStore", "name": STORE},
+                "target": {
+                    "name": FLUX_SYSTEM, "creationPolicy": "Owner",
+                    "template": {"data": {"username": "git", "password": "{{ .token }}"}},
+                },
+                "data": [{"secretKey": "token", "remoteRef": {"key": entry}}],
+            },
+        })),
+        None => values.extend(
+            repository.authority.as_ref().map(|_| secret(FLUX_SYSTEM, &encoded(&BTreeMap::new(), repository.authority.as_deref()))),
+        ),
+    }
+    if let Some(key) = &repository.age_key {
+        let data = BTreeMap::from([("castle.agekey".to_owned(), credential::encode(key))]);
+        values.push(secret(AGE_KEY, &data));
+    }
+    values.into_iter().filter_map(Object::new).collect()
+}
+
+/// What Flux follows.
+fn sync(inside: &Inside<'_>, gitops: &Gitops, repository: &Repository) -> Vec<Object> {
+    let mut source = json!({
+        "interval": LOOKS, "timeout": "60s", "url": repository.address, "ref": {"branch": gitops.branch.as_str()},
+    });
+    if repository.credential.is_some() || repository.authority.is_some() {
+        source["secretRef"] = json!({"name": FLUX_SYSTEM});
+    }
+    if matches!(&repository.credential, Some(Credential::Given(parts)) if credential::is_app(parts)) {
+        source["provider"] = "github".into();
+    }
+    let path = entry(inside.castle);
+    let path = path.trim_start_matches("./").trim_matches('/');
+    let mut kustomization = json!({
+        "interval": REPAIRS, "retryInterval": RETRIES, "timeout": "5m", "prune": true,
+        "path": if path.is_empty() { "./".to_owned() } else { format!("./{path}") },
+        "sourceRef": {"kind": "GitRepository", "name": FLUX_SYSTEM},
+        "postBuild": {"substituteFrom": [{"kind": "ConfigMap", "name": VARIABLES}]},
+    });
+    if repository.age_key.is_some() {
+        kustomization["decryption"] = json!({"provider": "sops", "secretRef": {"name": AGE_KEY}});
+    }
+    objects([
+        json!({"apiVersion": SOURCE, "kind": "GitRepository", "metadata": metadata(FLUX_SYSTEM), "spec": source}),
+        json!({"apiVersion": KUSTOMIZE, "kind": "Kustomization", "metadata": metadata(FLUX_SYSTEM), "spec": kustomization}),
+    ])
+}

@@ -1,0 +1,147 @@
+//! Who may read the repository: a token, a key, or an app, in the parts that Flux knows.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use castle_secrets::Secret;
+use thiserror::Error;
+
+/// The parts that a credential may have, as Flux calls them.
+pub const PARTS: [&str; 11] = [
+    "username",
+    "password",
+    "bearerToken",
+    "identity",
+    "identity.pub",
+    "known_hosts",
+    "githubAppID",
+    "githubAppPrivateKey",
+    "githubAppInstallationID",
+    "githubAppInstallationOwner",
+    "githubAppBaseURL",
+];
+
+/// How the cluster comes by the credential.
+#[derive(Clone, Debug)]
+pub enum Credential {
+    /// Castle gives it these parts.
+    Given(BTreeMap<String, Secret>),
+    /// It reads a token from this entry of the castle's vault by itself.
+    Vaulted(String),
+}
+
+/// Why something is no credential for a repository.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CredentialError {
+    /// A key alone, for a host that is not known.
+    #[error(
+        "an SSH key alone is not enough: Flux must know the host, too; give an entry with `identity` and `known_hosts` \
+         (`ssh-keyscan HOST` prints the latter)"
+    )]
+    UnknownHost,
+    /// It is for another kind of address.
+    #[error("{0} is read with {1}")]
+    WrongKind(&'static str, &'static str),
+    /// Something is missing.
+    #[error("it has {found}, which is no credential: give a token; or `username` and `password`; or `identity` and `known_hosts`; or `githubAppID`, `githubAppPrivateKey` and one of `githubAppInstallationID` and `githubAppInstallationOwner`")]
+    Incomplete {
+        /// The parts it has.
+        found: String,
+    },
+}
+
+/// A credential of one text: a token, or a mapping as JSON.
+///
+/// # Errors
+///
+/// [`CredentialError`] if it cannot be one for this repository.
+pub fn of_text(address: &str, text: &Secret) -> Result<BTreeMap<String, Secret>, CredentialError> {
+    let trimmed = text.expose().trim();
+    if let Ok(parts) = serde_json::from_str::<BTreeMap<String, String>>(trimmed) {
+        return of_parts(address, parts.into_iter().map(|(name, part)| (name, Secret::from(part))).collect());
+    }
+    if trimmed.starts_with("-----BEGIN") {
+        return Err(CredentialError::UnknownHost);
+    }
+    let given = [("username", Secret::from("git".to_owned())), ("password", Secret::from(trimmed.to_owned()))];
+    of_parts(address, given.into_iter().map(|(name, part)| (name.to_owned(), part)).collect())
+}
+
+/// A credential of several parts.
+///
+/// # Errors
+///
+/// [`CredentialError`] if it cannot be one for this repository.
+pub fn of_parts(
+    address: &str,
+    parts: BTreeMap<String, Secret>,
+) -> Result<BTreeMap<String, Secret>, CredentialError> {
+    let has = |names: &[&str]| names.iter().all(|name| parts.contains_key(*name));
+    let (is_key, is_login) = (has(&["identity", "known_hosts"]), has(&["username", "password"]) || has(&["bearerToken"]));
+    let is_ssh = address.starts_with("ssh://");
+    match () {
+        () if is_ssh && is_key => Ok(parts),
+        () if !is_ssh && (is_login || is_app(&parts)) => Ok(parts),
+        () if is_ssh && (is_login || is_app(&parts)) => {
+            Err(CredentialError::WrongKind("a repository at ssh://", "an SSH key: `identity` and `known_hosts`"))
+        }
+        () if !is_ssh && is_key => Err(CredentialError::WrongKind("a repository at https://", "a token, or a GitHub App")),
+        () => {
+            let known: Vec<&str> = parts.keys().map(String::as_str).filter(|name| PARTS.contains(name)).collect();
+            let found = if known.is_empty() { "none of the known parts".to_owned() } else { known.join(", ") };
+            Err(CredentialError::Incomplete { found })
+        }
+    }
+}
+
+/// Whether it is an app of GitHub's.
+pub(super) fn is_app(parts: &BTreeMap<String, Secret>) -> bool {
+    let has = |name: &str| parts.contains_key(name);
+    has("githubAppID")
+        && has("githubAppPrivateKey")
+        && (has("githubAppInstallationID") != has("githubAppInstallationOwner"))
+}
+
+/// The parts as a Secret holds them, with the authorities of the host.
+pub(super) fn encoded(parts: &BTreeMap<String, Secret>, authority: Option<&str>) -> BTreeMap<String, String> {
+    let known = parts.iter().filter(|(name, _)| PARTS.contains(&name.as_str()));
+    let mut data: BTreeMap<String, String> = known.map(|(name, part)| (name.clone(), encode(part))).collect();
+    data.extend(authority.map(|authority| ("ca.crt".to_owned(), STANDARD.encode(authority))));
+    data
+}
+
+pub(super) fn encode(secret: &Secret) -> String {
+    STANDARD.encode(secret.expose())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(address: &str, text: &str) -> Result<Vec<String>, CredentialError> {
+        of_text(address, &Secret::from(text.to_owned())).map(|parts| parts.into_keys().collect())
+    }
+
+    const HTTPS: &str = "https://git.example/r.git";
+    const SSH: &str = "ssh://git@git.example/r.git";
+
+    #[test]
+    fn a_credential_is_known_by_its_parts() {
+        assert_eq!(parts(HTTPS, "ghp_x\n").unwrap(), ["password", "username"]);
+        assert_eq!(parts(SSH, r#"{"identity": "k", "known_hosts": "h"}"#).unwrap(), ["identity", "known_hosts"]);
+        let app = r#"{"githubAppID": "1", "githubAppPrivateKey": "k", "githubAppInstallationID": "2"}"#;
+        assert_eq!(parts(HTTPS, app).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn what_is_none_is_refused_with_what_would_be_one() {
+        assert_eq!(parts(SSH, "-----BEGIN OPENSSH PRIVATE KEY-----"), Err(CredentialError::UnknownHost));
+        assert!(matches!(parts(SSH, "ghp_x"), Err(CredentialError::WrongKind(..))));
+        assert!(matches!(parts(HTTPS, r#"{"identity": "k", "known_hosts": "h"}"#), Err(CredentialError::WrongKind(..))));
+        let both = r#"{"githubAppID": "1", "githubAppPrivateKey": "k", "githubAppInstallationID": "2", "githubAppInstallationOwner": "o"}"#;
+        assert!(matches!(parts(HTTPS, both), Err(CredentialError::Incomplete { .. })));
+        let error = parts(HTTPS, r#"{"username": "hunter2secret"}"#).unwrap_err().to_string();
+        assert!(!error.contains("hunter2secret"), "{error}");
+    }
+}

@@ -1,0 +1,72 @@
+//! The networking layer: MetalLB, the castle's pool of addresses, and their announcement.
+//!
+//! MetalLB's Pod is ready before its webhook serves, and its webhook serves one kind before the other. So each object waits until the
+//! API accepts that very object.
+
+use castle_components::patches::namespace;
+use castle_engine::{GraphBuilder, Handle};
+use castle_kubernetes::client::Scope;
+use castle_kubernetes::model::{Key, Kind, Object, Stage};
+use castle_kubernetes::steps::{Expect, Present, Test, Unmet, install, stage_step};
+use castle_spec::ComponentName;
+use serde_json::{Value, json};
+
+use crate::inside::{DECIDED, Inside, SERVING, daemon_sets, deployments, id, objects};
+use crate::names::POOL;
+
+const LAYER: &str = "networking";
+const COMPONENT: ComponentName = ComponentName::Metallb;
+const GROUP: &str = "metallb.io";
+const VERSION: &str = "metallb.io/v1beta1";
+
+/// Adds the layer; returns the promise of addresses that are announced, unless somebody else installs MetalLB.
+pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>) -> Option<Handle<Present>> {
+    let range = inside.castle.network.load_balancers.as_ref()?;
+    let (_, present) = inside.component(graph, COMPONENT)?;
+    let mut expects = deployments(COMPONENT, &["controller"]);
+    expects.extend(daemon_sets(COMPONENT, &["speaker"]));
+    expects.push(Expect::Injected {
+        kind: "ValidatingWebhookConfiguration".to_owned(),
+        name: "metallb-webhook-configuration".to_owned(),
+        authority: None,
+    });
+    let serving = inside.gate(graph, (id(LAYER, COMPONENT.word(), "serving"), SERVING), &present, expects);
+    let pool = json!({"addresses": [range.value.to_string()], "autoAssign": true});
+    let advertisement = json!({"ipAddressPools": [POOL]});
+    let mut configured = serving.clone();
+    for (word, kind, spec) in [("pool", "IPAddressPool", pool), ("advertisement", "L2Advertisement", advertisement)] {
+        let mark = inside.mark(LAYER, word);
+        let wanted = objects([object(kind, spec)]);
+        let accepted = wanted.iter().map(|object| Expect::Accepted(Box::new(mark.on(object.clone())))).collect();
+        let gate = id(LAYER, word, "accepted");
+        inside.gate(graph, (gate.clone(), DECIDED), &serving, accepted);
+        configured = install(graph, inside.api, &wanted, &mark);
+        graph.after(stage_step(&mark, Stage::Rest), gate);
+    }
+    let names = inside.nodes.iter().map(|node| format!("speaker-{}", node.name.value));
+    let names: Vec<String> = std::iter::once("controller".to_owned()).chain(names).collect();
+    let valid = Test::new(move |states| names.iter().try_for_each(|name| is_valid(states, name)));
+    let (kind, scope) = (Kind::new(VERSION, "ConfigurationState"), Scope::within(namespace(COMPONENT)));
+    let gate = id(LAYER, COMPONENT.word(), "valid");
+    let valid = inside.gate(graph, (gate.clone(), DECIDED), &configured, vec![Expect::Holds(kind, scope, valid)]);
+    // The states of a moment before the pool was there say nothing about it.
+    graph.after(gate, stage_step(&inside.mark(LAYER, "pool"), Stage::Rest));
+    Some(valid)
+}
+
+fn object(kind: &str, spec: Value) -> Value {
+    let metadata = json!({"name": POOL, "namespace": namespace(COMPONENT)});
+    json!({"apiVersion": VERSION, "kind": kind, "metadata": metadata, "spec": spec})
+}
+
+/// Whether a part of MetalLB has taken the configuration.
+fn is_valid(states: &[Object], name: &str) -> Result<(), Unmet> {
+    let Some(state) = states.iter().find(|state| state.name() == name) else {
+        return Err(Unmet::absent(Key::new(GROUP, "ConfigurationState", namespace(COMPONENT), name)));
+    };
+    match state.text("/status/result") {
+        "Valid" => Ok(()),
+        "" => Err(Unmet::of(state, "has no result yet")),
+        other => Err(Unmet::of(state, format!("is {other}: {}", state.text("/status/errorSummary")))),
+    }
+}

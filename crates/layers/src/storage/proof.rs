@@ -1,0 +1,219 @@
+//! The strongest proof that storage works: a volume that was bound, written and deleted.
+//!
+//! It is made once in the life of a cluster. That it was is written down in the cluster; a Job and its claim are there only meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_components::patches::namespace;
+use castle_engine::{Change, Decision, Fault, GraphBuilder, Handle, Impact, Operation, Place, Step};
+use castle_kubernetes::client::{Api, Mode, Scope};
+use castle_kubernetes::model::{Kind, Mark, Object};
+use castle_kubernetes::steps::{Expect, Present, Test, Unmet};
+use castle_seams::BoxFuture;
+use castle_spec::ComponentName;
+use serde_json::{Value, json};
+
+use super::{CLASS, LAYER};
+use crate::inside::{Inside, SERVING, id};
+
+/// The Job, its claim, and the ConfigMap that tells of it.
+const NAME: &str = "castle-volume-proof";
+
+fn space() -> &'static str {
+    namespace(ComponentName::Longhorn)
+}
+
+/// Adds the proof, once storage is ready.
+pub(super) fn prove(graph: &mut GraphBuilder, inside: &Inside<'_>, ready: &Handle<Present>) -> Handle<Present> {
+    let mark = inside.mark(LAYER, "proof");
+    let image = inside.manifests.get(&ComponentName::Longhorn).and_then(|objects| manager_image(objects));
+    let image = image.unwrap_or_default();
+    let place = Place { lane: None, predicted: Duration::from_secs(10) };
+    let needs = (inside.api.clone(), ready.clone());
+    let begun = graph.step(id(LAYER, "proof", "volume"), place, needs, Begin { mark: mark.clone(), image });
+    let written = inside.gate(graph, (id(LAYER, "proof", "written"), SERVING), &begun, vec![written()]);
+    let needs = (inside.api.clone(), written);
+    graph.step(id(LAYER, "proof", "end"), Place::default(), needs, End { mark })
+}
+
+/// The image of Longhorn's managers: it is on the nodes already, and has a shell.
+fn manager_image(objects: &[Object]) -> Option<String> {
+    let manager = objects.iter().find(|object| object.kind().kind == "DaemonSet" && object.name() == "longhorn-manager")?;
+    manager.list("/spec/template/spec/containers").first()?["image"].as_str().map(str::to_owned)
+}
+
+/// That the Job has written and read its volume, or that it was once written down that it did.
+fn written() -> Expect {
+    let test = Test::new(|jobs| match jobs.first() {
+        // No Job and nothing written down cannot be: the step before has seen to it.
+        None => Ok(()),
+        Some(job) if job.number("/status/succeeded").unwrap_or(0) > 0 => Ok(()),
+        Some(job) => Err(Unmet::of(job, "has not written its volume yet")),
+    });
+    Expect::Holds(Kind::new("batch/v1", "Job"), Scope::named(space(), NAME), test)
+}
+
+/// What there is of the proof.
+#[derive(Clone)]
+struct Traces {
+    record: Option<Object>,
+    job: Option<Object>,
+    claim: Option<Object>,
+}
+
+async fn traces(api: &Api, mark: &Mark) -> Result<Traces, Fault> {
+    let look = async |api_version: &str, kind: &str| -> Result<Option<Object>, Fault> {
+        let kind = Kind::new(api_version, kind);
+        let key = castle_kubernetes::model::Key::new(&kind.group, &kind.kind, space(), NAME);
+        let found = api.get(&kind, space(), NAME).await.map_err(|trouble| trouble.fault(&key))?;
+        match found {
+            Some(found) if Mark::of(&found).as_ref() != Some(mark) => {
+                let fault = Fault::guard(key.to_string(), "has the name of castle's own, but not its mark");
+                Err(fault.next(format!("kubectl get {} --output yaml", key.for_kubectl())))
+            }
+            found => Ok(found),
+        }
+    };
+    let record = look("v1", "ConfigMap").await?;
+    Ok(Traces { record, job: look("batch/v1", "Job").await?, claim: look("v1", "PersistentVolumeClaim").await? })
+}
+
+async fn apply(api: &Api, mark: &Mark, value: Value) -> Result<(), Fault> {
+    let Some(object) = Object::new(value).map(|object| mark.on(object)) else { return Ok(()) };
+    let applied = api.apply(&object, Mode::Real).await;
+    applied.map(|_| ()).map_err(|trouble| trouble.fault(&object.key()))
+}
+
+/// Wants the volume written, unless that was done.
+struct Begin {
+    mark: Mark,
+    image: String,
+}
+
+impl Step for Begin {
+    type Needs = (Arc<Api>, Arc<Present>);
+    type Observed = Traces;
+    type Output = Present;
+
+    fn observe<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Traces, Fault>> {
+        Box::pin(traces(api, &self.mark))
+    }
+
+    fn decide(&self, _: &Self::Needs, seen: &Traces) -> Decision {
+        if seen.record.is_some() || (seen.job.is_some() && seen.claim.is_some()) {
+            return Decision::Nothing;
+        }
+        self.foresee().map_or(Decision::Nothing, Decision::Change)
+    }
+
+    fn act<'a>(
+        &'a self,
+        (api, _): &'a Self::Needs,
+        _: &'a Traces,
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            apply(api, &self.mark, claim()).await?;
+            apply(api, &self.mark, job(&self.image)).await
+        })
+    }
+
+    fn expect(&self, _: &Self::Needs, _: &Traces, _: &Change) -> Option<Present> {
+        Some(Present)
+    }
+
+    fn foresee(&self) -> Option<Change> {
+        Some(Change::new("prove", Impact::Create).differing("a first volume", None, Some("written".to_owned())))
+    }
+
+    fn output(&self, _: &Self::Needs, _: &Traces) -> Present {
+        Present
+    }
+}
+
+/// Wants it written down, and the volume gone.
+struct End {
+    mark: Mark,
+}
+
+impl Step for End {
+    type Needs = (Arc<Api>, Arc<Present>);
+    type Observed = Traces;
+    type Output = Present;
+
+    fn observe<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Traces, Fault>> {
+        Box::pin(traces(api, &self.mark))
+    }
+
+    fn decide(&self, _: &Self::Needs, seen: &Traces) -> Decision {
+        let is_left = |object: &Option<Object>| object.as_ref().is_some_and(|object| !object.is_ending());
+        if seen.record.is_none() {
+            let change = Change::new("record", Impact::Create);
+            return Decision::Change(change.differing("the first volume", None, Some("was written".to_owned())));
+        }
+        if is_left(&seen.job) || is_left(&seen.claim) {
+            let change = Change::new("delete", Impact::Destroy);
+            return Decision::Change(change.differing("the first volume", Some("there".to_owned()), None));
+        }
+        Decision::Nothing
+    }
+
+    fn act<'a>(
+        &'a self,
+        (api, _): &'a Self::Needs,
+        seen: &'a Traces,
+        change: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            if change.verb == "record" {
+                return apply(api, &self.mark, record()).await;
+            }
+            for object in [&seen.job, &seen.claim].into_iter().flatten().filter(|object| !object.is_ending()) {
+                api.delete(object).await.map_err(|trouble| trouble.fault(&object.key()))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn output(&self, _: &Self::Needs, _: &Traces) -> Present {
+        Present
+    }
+}
+
+fn metadata() -> Value {
+    json!({"name": NAME, "namespace": space()})
+}
+
+fn record() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(),
+        "data": {"proof": format!("a volume of class {CLASS} was bound, written, read and deleted")},
+    })
+}
+
+fn claim() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata(),
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": CLASS, "resources": {"requests": {"storage": "64Mi"}},
+        },
+    })
+}
+
+fn job(image: &str) -> Value {
+    let script = "echo castle > /proof/word && sync && test \"$(cat /proof/word)\" = castle";
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": metadata(),
+        "spec": {"backoffLimit": 3, "template": {"spec": {
+            "restartPolicy": "Never",
+            "containers": [{
+                "name": "writer", "image": image, "command": ["sh", "-c", script],
+                "volumeMounts": [{"name": "proof", "mountPath": "/proof"}],
+            }],
+            "volumes": [{"name": "proof", "persistentVolumeClaim": {"claimName": NAME}}],
+        }}},
+    })
+}
