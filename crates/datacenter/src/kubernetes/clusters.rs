@@ -94,7 +94,7 @@ impl World {
             cluster.nodes.iter().map(|(name, node)| (self.told(name, node), self.machine_of(node))).collect();
         self.kubernetes(key, |kube| {
             for (node, machine) in &told {
-                kube.tell_machine(&node.name, *machine);
+                kube.tell_machine(&node.name, machine.clone());
                 // A machine that is silent does not register again.
                 if !node.is_silent || kube.get("nodes", "", &node.name).is_some() {
                     kube.tell_node(node);
@@ -146,11 +146,19 @@ impl World {
     fn machine_of(&self, node: &KubeNode) -> Machine {
         let talos = self.talos.nodes.get(&node.vmid);
         let disks = self.block_devices(node.vmid);
-        let volumes = talos.and_then(|node| node.config()).map(|config| volumes::statuses(config, &disks));
-        let own = volumes.into_iter().flatten().find(|(name, said)| name == "u-longhorn" && said["phase"] == "ready");
-        // A folder has as much as the disk of the system.
-        let volume = own.map(|(_, said)| said["size"].as_u64().unwrap_or(20 << 30));
-        Machine { has_iscsi: talos.is_none_or(|node| node.image.has_extensions()), volume }
+        let config = talos.and_then(|node| node.config());
+        let system = disks.iter().find(|disk| disk.is_system).map_or(0, |disk| disk.size);
+        let volumes = config.map(|config| volumes::statuses(config, &disks)).into_iter().flatten();
+        let own = volumes.into_iter().find(|(name, _)| name == "u-longhorn");
+        let volume = own.map(|(_, said)| match said["phase"].as_str() {
+            // A folder has as much as the disk of the system.
+            Some("ready") => Ok(said["size"].as_u64().unwrap_or(system)),
+            _ => Err(said["errorMessage"].as_str().unwrap_or("it is not ready").to_owned()),
+        });
+        let mounts = config.and_then(|config| config.machine()?.at("machine.kubelet.extraMounts"));
+        let mounts = mounts.into_iter().flat_map(|mounts| mounts.list().unwrap_or_default());
+        let mounts = mounts.filter_map(|mount| mount.text_at("destination")).map(str::to_owned).collect();
+        Machine { has_iscsi: talos.is_none_or(|node| node.image.has_extensions()), system, volume, mounts }
     }
 
     fn told(&self, name: &str, node: &KubeNode) -> Told {

@@ -4,7 +4,7 @@ use castle_datacenter::{Blueprint, Component, ComponentFault};
 use castle_testkit::in_virtual_time;
 use serde_json::{Value, json};
 
-use crate::stand::{Stand, manifest};
+use crate::stand::{Machines, Stand, manifest};
 
 const FILE: &str = "longhorn-v1.12.1.yaml";
 const NAMESPACE: &str = "longhorn-system";
@@ -44,9 +44,38 @@ fn disk(stand: &Stand, node: &str) -> Vec<String> {
     conditions.map(|it| format!("{}={}", it["type"].as_str().unwrap(), it["status"].as_str().unwrap())).collect()
 }
 
+fn why(stand: &Stand, node: &str) -> String {
+    stand.object("nodes.longhorn.io", NAMESPACE, node)["status"]["diskStatus"].to_string()
+}
+
+#[test]
+fn a_path_that_the_kubelet_does_not_see_is_no_disk() {
+    let Some(text) = text("/var/lib/longhorn/") else { return };
+    in_virtual_time(async |clock| {
+        let stand = Stand::quick(clock, 4).await;
+        stand.install(&text).await;
+        stand.pause(10.0).await;
+        assert_eq!(disk(&stand, "node-4"), ["Ready=False", "Schedulable=False"]);
+        assert!(why(&stand, "node-4").contains("Read-only file system"), "{}", why(&stand, "node-4"));
+    });
+}
+
+#[test]
+fn a_disk_of_its_own_is_as_large_as_the_machine_has_it() {
+    let Some(text) = text("/var/mnt/longhorn") else { return };
+    in_virtual_time(async |clock| {
+        let stand = Stand::on(clock, Machines { count: 4, has_data_disks: true, wants_volumes: true }).await;
+        stand.install(&text).await;
+        stand.pause(10.0).await;
+        assert_eq!(disk(&stand, "node-4"), ["Ready=True", "Schedulable=True"]);
+        let size = format!("\"storageMaximum\":{}", 20_u64 << 30);
+        assert!(why(&stand, "node-4").contains(&size), "{}", why(&stand, "node-4"));
+    });
+}
+
 #[test]
 fn managers_start_one_after_another_and_make_the_rest_at_run_time() {
-    let Some(text) = text("/var/lib/longhorn/") else { return };
+    let Some(text) = text("/var/mnt/longhorn") else { return };
     in_virtual_time(async |clock| {
         let stand = Stand::raise(clock, Blueprint::embedded(&[]), 5).await;
         stand.install(&text).await;
@@ -92,10 +121,11 @@ fn managers_start_one_after_another_and_make_the_rest_at_run_time() {
 fn without_a_webhook_nodes_cannot_be_changed_and_without_a_disk_nothing_is_bound() {
     let Some(text) = text("/var/mnt/longhorn") else { return };
     in_virtual_time(async |clock| {
-        let stand = Stand::quick(clock, 4).await;
+        let stand = Stand::on(clock, Machines { count: 4, has_data_disks: false, wants_volumes: true }).await;
         stand.install(&text).await;
         stand.pause(10.0).await;
         assert_eq!(disk(&stand, "node-4"), ["Ready=False", "Schedulable=False"], "no volume is mounted there");
+        assert!(why(&stand, "node-4").contains("no disks matched"), "{}", why(&stand, "node-4"));
         claim(&stand, "data").await;
         stand.pause(60.0).await;
         assert_eq!(phase(&stand, "data"), "Pending");

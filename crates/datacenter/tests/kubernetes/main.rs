@@ -15,6 +15,7 @@ mod metallb;
 #[path = "../behaviour/site.rs"]
 mod site;
 mod stand;
+mod stand_ins;
 mod webhooks;
 #[allow(dead_code, reason = "shared with the tests of nodes, which use more of it")]
 #[path = "../talos/wire.rs"]

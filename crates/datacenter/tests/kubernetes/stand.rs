@@ -1,17 +1,20 @@
-//! A cluster with workers in which components are installed, from the vendors' own manifests.
+//! A cluster with workers in which components are installed, from the vendors' own manifests or from castle's.
 #![allow(clippy::print_stderr, reason = "a test that cannot go on should say so")]
 
 use std::path::Path;
 use std::time::Duration;
 
-use castle_datacenter::{Blueprint, Latencies};
+use castle_components::patches::adapt;
+use castle_components::{Fit, standin};
+use castle_datacenter::{Blueprint, Latencies, Stage};
 use castle_seams::{Clock, Disk, SystemDisk};
+use castle_spec::ComponentName;
 use castle_testkit::VirtualClock;
 use serde_json::{Value, json};
 
 use crate::castle::Wanted;
 use crate::client::Client;
-use crate::wire::Nodes;
+use crate::wire::{Nodes, vmid};
 
 /// A cluster, and whoever may do everything in it.
 pub(crate) struct Stand {
@@ -30,15 +33,10 @@ pub(crate) fn manifest(file: &str) -> Option<String> {
     None
 }
 
-/// An object of a file: where it lives, its stage, and its text.
-fn placed(text: &str) -> Option<(u8, String, String)> {
-    let top = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-    let (api_version, kind) = (top("apiVersion: ")?, top("kind: ")?);
-    let metadata: Vec<&str> =
-        text.lines().skip_while(|line| *line != "metadata:").skip(1).take_while(|line| line.starts_with(' ')).collect();
-    let of = |key: &str| metadata.iter().find_map(|line| line.strip_prefix(key)).map(|it| it.trim().trim_matches('"'));
+/// The stage of an object of this kind, and where it lives.
+fn place(api_version: &str, kind: &str, namespace: &str, name: &str) -> (u8, String) {
     let root = if api_version == "v1" { "/api/v1".to_owned() } else { format!("/apis/{api_version}") };
-    let space = of("  namespace: ").map(|it| format!("/namespaces/{it}")).unwrap_or_default();
+    let space = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
     let lower = kind.to_lowercase();
     let plural = match lower.as_str() {
         word if word.ends_with("class") => format!("{word}es"),
@@ -51,13 +49,63 @@ fn placed(text: &str) -> Option<(u8, String, String)> {
         kind if kind.ends_with("WebhookConfiguration") => 3,
         _ => 2,
     };
-    Some((stage, format!("{root}{space}/{plural}/{}", of("  name: ")?), text.to_owned()))
+    (stage, format!("{root}{space}/{plural}/{name}"))
+}
+
+/// An object of a file: its stage, where it lives, and its text.
+fn placed(text: &str) -> Option<(u8, String, String)> {
+    let top = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let metadata: Vec<&str> =
+        text.lines().skip_while(|line| *line != "metadata:").skip(1).take_while(|line| line.starts_with(' ')).collect();
+    let of = |key: &str| metadata.iter().find_map(|line| line.strip_prefix(key)).map(|it| it.trim().trim_matches('"'));
+    let namespace = of("  namespace: ").unwrap_or_default();
+    let (stage, path) = place(top("apiVersion: ")?, top("kind: ")?, namespace, of("  name: ")?);
+    Some((stage, path, text.to_owned()))
+}
+
+/// The machines that a castle is to stand on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machines {
+    /// How many; the first three are control planes.
+    pub(crate) count: u32,
+    /// Whether those that work have a disk of their own for Longhorn,
+    pub(crate) has_data_disks: bool,
+    /// and whether their configurations ask for a volume on it.
+    pub(crate) wants_volumes: bool,
 }
 
 impl Stand {
     /// One in which nothing takes time: this many nodes, of which the first three are control planes.
     pub(crate) async fn quick(clock: &VirtualClock, count: u32) -> Self {
         Self::raise(clock, Blueprint::embedded(&[]).with_latencies(Latencies::none()), count).await
+    }
+
+    /// One of these machines in which nothing takes time, configured as castle does it.
+    pub(crate) async fn on(clock: &VirtualClock, machines: Machines) -> Self {
+        let nodes =
+            Nodes::raise(clock, Blueprint::embedded(&[]).with_latencies(Latencies::none()), machines.count).await;
+        let is_without_workers = machines.count <= 3;
+        for (index, address) in nodes.addresses.iter().enumerate() {
+            let (vmid, is_working) = (vmid(address), index >= 3 || is_without_workers);
+            if is_working && machines.has_data_disks {
+                let disk = [("scsi1", "local-lvm:20,serial=data")];
+                nodes.site.put(&format!("/nodes/pve/qemu/{vmid}/config"), &disk).await;
+            }
+            nodes.until("maintenance", async || nodes.stage(index) == Some(Stage::Maintenance)).await;
+            let mut config = nodes.castle.config(index < 3, &Wanted::default());
+            if is_without_workers {
+                let name = "  clusterName: blue\n";
+                config = config.replace(name, &format!("{name}  allowSchedulingOnControlPlanes: true\n"));
+            }
+            if is_working && machines.wants_volumes {
+                config += "---\napiVersion: v1alpha1\nkind: UserVolumeConfig\nname: longhorn\nprovisioning:\n  \
+                           diskSelector:\n    match: '!system_disk'\n  grow: true\n  minSize: 1GiB\n";
+            }
+            nodes.datacenter().configure_node(vmid, &config).unwrap();
+        }
+        nodes.bring_up_configured().await;
+        let admin = nodes.castle.kubernetes_admin();
+        Self { nodes, admin }
     }
 
     pub(crate) async fn raise(clock: &VirtualClock, blueprint: Blueprint, count: u32) -> Self {
@@ -73,7 +121,21 @@ impl Stand {
 
     /// Applies all of a text with many objects.
     pub(crate) async fn install(&self, text: &str) {
-        let mut all: Vec<(u8, String, String)> = text.split("\n---").filter_map(placed).collect();
+        self.install_all(text.split("\n---").filter_map(placed).collect()).await;
+    }
+
+    /// Applies castle's own manifest of a component, made to fit.
+    pub(crate) async fn install_stand_in(&self, component: ComponentName, fit: &Fit) {
+        let objects = adapt(component, &standin::objects(component), fit).unwrap();
+        let placed = objects.iter().map(|object| {
+            let (stage, path) =
+                place(object.text("/apiVersion"), object.text("/kind"), object.namespace(), object.name());
+            (stage, path, object.value().to_string())
+        });
+        self.install_all(placed.collect()).await;
+    }
+
+    async fn install_all(&self, mut all: Vec<(u8, String, String)>) {
         all.sort_by_key(|(stage, _, _)| *stage);
         for (_, path, text) in all {
             let path = format!("{path}?fieldManager=castle&force=true");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{DirectoryStore, Fault, Graph, GraphBuilder, Memory, Outcome, Report, Seal, State, Store};
-use castle_layers::cluster::{self, Plan, Referred};
+use castle_layers::cluster::{self, Formed, Plan, Referred};
 use castle_layers::platform::{self, Design};
 use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{place, survey};
@@ -93,17 +93,21 @@ impl Castle {
     }
 
     async fn graph(&self, patience: Duration) -> Graph {
+        let mut graph = GraphBuilder::new();
+        self.found(&mut graph, patience).await;
+        graph.build().unwrap()
+    }
+
+    /// Adds all that makes a cluster.
+    pub(crate) async fn found(&self, graph: &mut GraphBuilder, patience: Duration) -> Formed {
         let (room, ground) = (&self.room, self.room.ground(false));
         let survey = survey(&ground, &room.site).await.unwrap();
         let placed = place(&room.site, &survey, &room.nodes).unwrap();
-        let mut graph = GraphBuilder::new();
-        let (bundle, keys) =
-            secrets::bundle(&mut graph, &self.strongroom(), &room.castle, &room.id, &room.nodes, &survey);
+        let (bundle, keys) = secrets::bundle(graph, &self.strongroom(), &room.castle, &room.id, &room.nodes, &survey);
         let (castle, nodes, site) = (&room.castle, room.nodes.as_slice(), &room.site);
         let design = Design { castle, nodes, placed: &placed, site, survey: &survey, after: Some(&bundle) };
-        platform::raise(&mut graph, &ground, design);
-        cluster::form(&mut graph, &self.design(patience).await, &keys);
-        graph.build().unwrap()
+        platform::raise(graph, &ground, design);
+        cluster::form(graph, &self.design(patience).await, &keys)
     }
 
     /// What `castle up` does.

@@ -23,19 +23,40 @@ const SERVICE: &str = "longhorn-admission-webhook";
 const DRIVER: &str = "driver.longhorn.io";
 const NODES: &str = "nodes.longhorn.io";
 const SETTINGS: &str = "settings.longhorn.io";
-/// Where Talos mounts the volume that is meant for it.
+/// Where Talos mounts volumes, which every kubelet sees,
+const MOUNTS: &str = "/var/mnt";
+/// and the one that is meant for Longhorn.
 const MOUNT: &str = "/var/mnt/longhorn";
 
 const WRITER: Writer<'_> = Writer { name: MANAGER, subresource: "" };
 const STATUS: Writer<'_> = Writer { name: MANAGER, subresource: "status" };
 
 /// What a machine has for Longhorn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     /// Whether iSCSI can be spoken.
     pub(crate) has_iscsi: bool,
-    /// The bytes of the volume that is mounted for it; nothing if none is.
-    pub(crate) volume: Option<u64>,
+    /// The bytes of the system's disk.
+    pub(crate) system: u64,
+    /// The bytes of the volume that its configuration asks for, or why there is none; nothing if it does not ask.
+    pub(crate) volume: Option<Result<u64, String>>,
+    /// What else of the host the kubelet sees.
+    pub(crate) mounts: Vec<String>,
+}
+
+impl Machine {
+    /// The bytes of the disk at a path; or why nothing can be kept there.
+    fn room(&self, path: &str) -> Result<u64, String> {
+        let is_in = |folder: &str| {
+            path.strip_prefix(folder.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        match &self.volume {
+            Some(volume) if is_in(MOUNT) => volume.clone().map_err(|why| format!("volume u-longhorn: {why}")),
+            // Without a volume of its own it shares the disk of the system.
+            _ if is_in(MOUNTS) || self.mounts.iter().any(|mount| is_in(mount)) => Ok(self.system),
+            _ => Err(format!("cannot create directory {path:?}: Read-only file system")),
+        }
+    }
 }
 
 /// How far the managers have come.
@@ -59,16 +80,16 @@ pub(super) fn concerns(key: &Key) -> bool {
 impl Kube {
     /// Takes what a machine has for Longhorn.
     pub(crate) fn tell_machine(&mut self, node: &str, machine: Machine) {
-        let known = self.components.longhorn.machines.insert(node.to_owned(), machine);
-        if known != Some(machine) {
+        if self.components.longhorn.machines.get(node) != Some(&machine) {
+            self.components.longhorn.machines.insert(node.to_owned(), machine);
             self.wake(Component::Longhorn);
         }
     }
 
     fn machine(&self, node: &str) -> Machine {
         // A node that no machine stands for has all that is needed.
-        let usual = Machine { has_iscsi: true, volume: Some(50 << 30) };
-        self.components.longhorn.machines.get(node).copied().unwrap_or(usual)
+        let usual = || Machine { has_iscsi: true, system: 50 << 30, volume: None, mounts: vec!["/".to_owned()] };
+        self.components.longhorn.machines.get(node).cloned().unwrap_or_else(usual)
     }
 
     /// What goes wrong with a pod because of the machine that it is on: a manager ends where iSCSI cannot be spoken.
@@ -231,9 +252,25 @@ mod tests {
     use crate::kubernetes::tests::Bench;
 
     #[test]
+    fn a_disk_is_where_the_kubelet_sees_it() {
+        let machine =
+            |volume| Machine { has_iscsi: true, system: 1, volume, mounts: vec!["/var/lib/longhorn".to_owned()] };
+        let rooms = |volume: Option<Result<u64, String>>| {
+            ["/var/mnt/longhorn/", "/var/mnt/longhornother", "/var/lib/longhorn/", "/data"]
+                .map(|path| machine(volume.clone()).room(path).map_err(|why| why.split(':').next().unwrap().to_owned()))
+        };
+        let unseen = || Err("cannot create directory \"/data\"".to_owned());
+        assert_eq!(rooms(None), [Ok(1), Ok(1), Ok(1), unseen()], "all on the disk of the system");
+        assert_eq!(rooms(Some(Ok(9))), [Ok(9), Ok(1), Ok(1), unseen()]);
+        let failed = || Err("volume u-longhorn".to_owned());
+        assert_eq!(rooms(Some(Err("no disks".to_owned()))), [failed(), Ok(1), Ok(1), unseen()]);
+    }
+
+    #[test]
     fn a_manager_ends_again_and_again_where_iscsi_cannot_be_spoken() {
         let mut bench = Bench::new();
-        bench.kube.tell_machine("n1", Machine { has_iscsi: false, volume: None });
+        let machine = Machine { has_iscsi: false, system: 1 << 30, volume: None, mounts: Vec::new() };
+        bench.kube.tell_machine("n1", machine);
         bench.node("n1");
         bench.node("n22");
         let labels = json!({ "pod-security.kubernetes.io/enforce": "privileged" });

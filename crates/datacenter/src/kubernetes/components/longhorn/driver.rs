@@ -17,6 +17,8 @@ const DEPLOYER: &str = "longhorn-driver-deployer";
 const CSI_NODES: &str = "csinodes.storage.k8s.io";
 const REGISTRAR: Writer<'_> = Writer { name: KUBELET.name, subresource: "" };
 const OWN_VOLUMES: &str = "volumes.longhorn.io";
+/// How many there are of each part of the driver where nothing else is said.
+const COPIES: u32 = 3;
 const REPLICAS: &str = "replicas.longhorn.io";
 
 impl Kube {
@@ -27,10 +29,12 @@ impl Kube {
         let any = |pods: &[Arc<Value>]| pods.iter().any(|pod| is_ready(pod));
         if any(&deployers) && any(&managers) {
             for name in ["attacher", "provisioner", "resizer", "snapshotter"] {
-                let image = self.image(&format!("CSI_{}_IMAGE", name.to_uppercase()));
-                self.make_sidecar(&format!("csi-{name}"), &image);
+                let part = name.to_uppercase();
+                let image = self.told_deployer(&format!("CSI_{part}_IMAGE"));
+                let copies = self.told_deployer(&format!("CSI_{part}_REPLICA_COUNT")).parse().unwrap_or(COPIES);
+                self.make_sidecar(&format!("csi-{name}"), &image, copies);
             }
-            let image = self.image("CSI_NODE_DRIVER_REGISTRAR_IMAGE");
+            let image = self.told_deployer("CSI_NODE_DRIVER_REGISTRAR_IMAGE");
             self.make_daemons(PLUGIN, &image);
             let spec =
                 json!({ "attachRequired": true, "podInfoOnMount": true, "volumeLifecycleModes": ["Persistent"] });
@@ -45,7 +49,8 @@ impl Kube {
         self.note_volumes();
     }
 
-    fn image(&self, variable: &str) -> String {
+    /// What a variable of the deployer says.
+    fn told_deployer(&self, variable: &str) -> String {
         let Some(deployer) = self.get("deployments.apps", NAMESPACE, DEPLOYER) else { return String::new() };
         let containers = value::items(&deployer, "spec.template.spec.containers").iter();
         let mut all = containers.flat_map(|it| value::items(it, "env"));
@@ -54,12 +59,12 @@ impl Kube {
             .unwrap_or_default()
     }
 
-    fn make_sidecar(&mut self, name: &str, image: &str) {
+    fn make_sidecar(&mut self, name: &str, image: &str, copies: u32) {
         let labels = json!({ "app": name });
         let metadata = json!({ "name": name, "namespace": NAMESPACE });
         let spec = json!({ "containers": [{ "name": name, "image": image }] });
         let template = json!({ "metadata": { "labels": labels }, "spec": spec });
-        let spec = json!({ "replicas": 3, "selector": { "matchLabels": labels }, "template": template });
+        let spec = json!({ "replicas": copies, "selector": { "matchLabels": labels }, "template": template });
         self.make(&WRITER, "deployments.apps", json!({ "metadata": metadata, "spec": spec }));
     }
 

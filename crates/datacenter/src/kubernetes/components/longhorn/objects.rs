@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{MANAGER, MOUNT, NAMESPACE, NODES, SETTINGS, STATUS, WRITER};
+use super::{MANAGER, NAMESPACE, NODES, SETTINGS, STATUS, WRITER};
 use crate::kubernetes::components::{Component, ComponentFault};
 use crate::kubernetes::crd::{condition, is};
 use crate::kubernetes::kube::Kube;
@@ -95,13 +95,13 @@ impl Kube {
         let is_labelled =
             value::at(&kubernetes, "metadata.labels").is_some_and(|labels| labels.get(label) == Some(&json!("true")));
         let has_disk = is_labelled || self.setting("create-default-disk-labeled-nodes") != "true";
-        let machine = self.machine(node);
-        let is_mounted = path.trim_end_matches('/') == MOUNT;
-        // Elsewhere it shares the disk of the system.
-        let size = if is_mounted { machine.volume } else { Some(20 << 30) };
-        let size = size.filter(|_| !self.suffers(Component::Longhorn, ComponentFault::NoUsableDisk));
+        let size = if self.suffers(Component::Longhorn, ComponentFault::NoUsableDisk) {
+            Err("no such file or directory".to_owned())
+        } else {
+            self.machine(node).room(&path)
+        };
         let reserved = self.setting("storage-reserved-percentage-for-default-disk").parse::<u64>().unwrap_or(30);
-        let whole = size.unwrap_or(0);
+        let whole = size.clone().unwrap_or(0);
         let disks = if has_disk {
             json!({ &disk: { "allowScheduling": true, "diskType": "filesystem", "path": path, "storageReserved": whole / 100 * reserved, "tags": [] } })
         } else {
@@ -125,11 +125,11 @@ impl Kube {
                     *place = json!({});
                 }
                 let mut said = json!({ "status": { "conditions": place[&name]["conditions"].clone() } });
-                let (ready, schedulable) = match size {
-                    Some(_) => (("True", "", String::new()), ("True", "", String::new())),
-                    None => {
+                let (ready, schedulable) = match &size {
+                    Ok(_) => (("True", "", String::new()), ("True", "", String::new())),
+                    Err(why) => {
                         let path = value::text(&disk, "path");
-                        let text = format!("Disk {name}({path}) on node {node} is not ready: failed to get disk config: no such file or directory");
+                        let text = format!("Disk {name}({path}) on node {node} is not ready: failed to get disk config: {why}");
                         let other = format!("Disk {name} ({path}) on the node {node} is not ready");
                         (("False", "NoDiskInfo", text), ("False", "DiskNotReady", other))
                     }
