@@ -10,7 +10,7 @@ use castle_components::supply::Supply;
 use castle_seams::{Disk, DiskErrorKind, TcpDial};
 use castle_spec::{Castle, Node};
 
-use crate::keeping::Doors;
+use crate::keeping::{Doors, Kept};
 use crate::project;
 use crate::stand::Trouble;
 
@@ -35,8 +35,20 @@ pub(crate) struct Manifests {
 impl Manifests {
     /// Of the castle that `path` names; from this mirror, or from the one that the environment names.
     pub(crate) fn open(path: &Path, mirror: Option<&Path>) -> Result<Self, Trouble> {
-        let Doors { disk, clock, .. } = Doors::system();
-        let project::Read { file, castle, nodes } = project::read(disk.as_ref(), path).map_err(Trouble::Invalid)?;
+        let doors = Doors::system();
+        let read = project::read(doors.disk.as_ref(), path).map_err(Trouble::Invalid)?;
+        Self::read(&doors, read, mirror)
+    }
+
+    /// Of a castle whose file was read.
+    pub(crate) fn of(kept: &Kept, mirror: Option<&Path>) -> Result<Self, Trouble> {
+        let (file, castle, nodes) = (kept.file.clone(), kept.castle.clone(), kept.nodes.clone());
+        Self::read(&kept.doors, project::Read { file, castle, nodes }, mirror)
+    }
+
+    fn read(doors: &Doors, read: project::Read, mirror: Option<&Path>) -> Result<Self, Trouble> {
+        let project::Read { file, castle, nodes } = read;
+        let (disk, clock) = (doors.disk.clone(), doors.clock.clone());
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
         let file = folder.join(lock::FILE);
         let lock = read_lock(disk.as_ref(), &file)

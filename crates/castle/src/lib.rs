@@ -8,6 +8,7 @@ mod commands;
 mod components;
 mod drive;
 mod embedded;
+mod furnish;
 mod hypervisor;
 mod issuing;
 mod keeping;

@@ -1,7 +1,7 @@
 //! Where a verb stands that speaks with the hypervisor: the file, the memory, the site, and which castle it is.
 
 use std::future::poll_fn;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -18,8 +18,10 @@ use castle_seams::{SystemSignals, TcpDial};
 use castle_spec::Node;
 use castle_talos::steps::Wire;
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::drive::{Driven, Setting, drive};
+use crate::furnish::Furnishing;
 use crate::hypervisor;
 use crate::keeping::{Denied, Doors, Kept};
 use crate::output::{Exit, Printer};
@@ -100,6 +102,9 @@ pub(crate) struct Stand {
     pub(crate) kept: Kept,
     pub(crate) client: Arc<Client>,
     pub(crate) site: Site,
+    /// The mirror that manifests come from, if one was given.
+    mirror: Option<PathBuf>,
+    furnishing: OnceCell<Furnishing>,
 }
 
 /// Which castle it is, and how that is known.
@@ -119,7 +124,22 @@ impl Stand {
         let kept = Kept::open(Doors::system(), path).map_err(Trouble::Invalid)?;
         let client = hypervisor::connect(&kept, printer).await.map_err(Trouble::Failed)?;
         let site = Site::of(&kept.castle);
-        Ok(Self { kept, client, site })
+        Ok(Self::at(kept, client, site))
+    }
+
+    /// Where a castle is, whose hypervisor is reached like this.
+    pub(crate) fn at(kept: Kept, client: Arc<Client>, site: Site) -> Self {
+        Self { kept, client, site, mirror: None, furnishing: OnceCell::new() }
+    }
+
+    /// Takes manifests from this mirror.
+    pub(crate) fn with_mirror(self, mirror: Option<&Path>) -> Self {
+        Self { mirror: mirror.map(Path::to_owned), ..self }
+    }
+
+    /// What is put into the cluster: gathered once.
+    async fn furnishing(&self) -> Result<&Furnishing, Trouble> {
+        self.furnishing.get_or_try_init(|| Furnishing::of(&self.kept, self.mirror.as_deref())).await
     }
 
     /// Has the castle's vault let castle in, if there is one: whoever cannot keep secrets there begins nothing.
@@ -258,7 +278,8 @@ impl Stand {
             wire: Arc::new(wire),
             referred: Arc::new(self.kept.referred().await.map_err(Trouble::Failed)?),
         };
-        cluster::form(&mut graph, &plan, &keys);
+        let formed = cluster::form(&mut graph, &plan, &keys);
+        self.furnishing().await?.raise(&mut graph, castle, nodes, &formed);
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))
     }
 

@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use castle_datacenter::EMBEDDED_VAULT;
 use castle_engine::CastleId;
 use castle_http::Trust;
+use castle_layers::engine;
 use castle_seams::{Disk, TcpDial};
 use castle_secrets::Secret;
 use castle_secrets::infisical::{Access, Client, Identity, Region};
@@ -31,28 +33,43 @@ pub(crate) struct Chamber {
     pub(crate) vault: Arc<dyn Vault>,
     pub(crate) path: String,
     resolver: Resolver,
+    /// Where the cluster finds it, and as whom.
+    inside: engine::Vault,
 }
 
 impl Chamber {
     /// The vault that the file names, if it names one. Nothing is asked of it yet.
     pub(crate) fn open(kept: &Kept) -> Result<Option<Self>, String> {
-        let (access, path) = match kept.castle.secrets.as_deref() {
+        let (access, address, path) = match kept.castle.secrets.as_deref() {
             None => return Ok(None),
             Some(model::Vault::Infisical(infisical)) => {
                 let path = infisical.path.as_ref().map_or_else(String::new, |path| path.as_str().to_owned());
-                (access(infisical, &kept.file, kept.doors.disk.as_ref(), kept.doors.clock.wall())?, path)
+                let access = access(infisical, &kept.file, kept.doors.disk.as_ref(), kept.doors.clock.wall())?;
+                (access, address(&infisical.region.to_string()), path)
             }
             Some(model::Vault::Embedded(())) => {
                 let serving = embedded::find(kept.doors.disk.as_ref())?;
                 let serving =
                     serving.ok_or("the embedded datacenter does not run, and the vault is in it: castle up")?;
-                (serving.vault_access()?, format!("/castle/{}/embedded", kept.castle.castle.as_str()))
+                let path = format!("/castle/{}/embedded", kept.castle.castle.as_str());
+                (serving.vault_access()?, format!("https://{EMBEDDED_VAULT}"), path)
             }
+        };
+        let inside = engine::Vault {
+            address,
+            authority: match &access.trust {
+                Trust::Authorities(pem) => Some(pem.clone()),
+                _ => None,
+            },
+            project: access.project.clone(),
+            environment: access.environment.clone(),
+            path: path.clone(),
+            identity: access.identity.clone(),
         };
         let dial = Arc::new(TcpDial { timeout: CONNECT_TIMEOUT });
         let client = Client::new(access, dial, kept.doors.clock.clone());
         let vault: Arc<dyn Vault> = Arc::new(client.map_err(|error| format!("secrets.infisical: {error}"))?);
-        Ok(Some(Self { resolver: Resolver::new(vault.clone()), vault, path }))
+        Ok(Some(Self { resolver: Resolver::new(vault.clone()), vault, path, inside }))
     }
 
     /// What an entry of the castle's folder holds.
@@ -70,9 +87,23 @@ impl Chamber {
         }
     }
 
+    /// The vault as the cluster reaches it.
+    pub(crate) fn from_inside(&self) -> engine::Vault {
+        self.inside.clone()
+    }
+
     /// What this castle has put there.
     pub(crate) fn shelf(&self, castle: &CastleId) -> Shelf {
         Shelf { vault: self.vault.clone(), path: self.path.clone(), castle: castle.clone() }
+    }
+}
+
+/// The address of a region, as clients other than castle are told it.
+fn address(region: &str) -> String {
+    match region {
+        "us" => "https://app.infisical.com".to_owned(),
+        "eu" => "https://eu.infisical.com".to_owned(),
+        own => own.trim_end_matches('/').to_owned(),
     }
 }
 

@@ -22,6 +22,7 @@ const COMPONENT: ComponentName = ComponentName::ExternalSecrets;
 const IDENTITY: &str = "castle-vault-identity";
 
 /// The castle's vault, as the cluster reaches it.
+#[derive(Clone, Debug)]
 pub struct Vault {
     /// Where it is: `https://` and a host.
     pub address: String,

@@ -51,7 +51,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, printer: &mut Printer) -> Result<E
     }
     let probe_addresses = matches!(kept.castle.platform.value, Platform::Proxmox(_));
     match hypervisor::connect(&kept, printer).await {
-        Ok(client) => Ok(visit(Stand { kept, client, site }, probe_addresses, &args.path, printer).await),
+        Ok(client) => Ok(visit(Stand::at(kept, client, site), probe_addresses, &args.path, printer).await),
         Err(why) => Ok(tell(&kept, &unequipped(&site, probe_addresses, &why), &args.path, printer)),
     }
 }

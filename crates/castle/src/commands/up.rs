@@ -20,7 +20,7 @@ pub(crate) struct UpArgs {
     #[arg(default_value = ".")]
     path: PathBuf,
     /// Change only this layer; look at the others
-    #[arg(long, value_name = "LAYER", value_parser = ["secrets", "platform"])]
+    #[arg(long, value_name = "LAYER", value_parser = ["secrets", "platform", "engine", "networking", "storage", "gitops"])]
     layer: Option<String>,
     /// Look at every guest in full, even where the list of all guests shows nothing wrong
     #[arg(long)]
