@@ -1,6 +1,8 @@
 //! Running a graph for a verb: events to the terminal or as objects, Ctrl-C, and the closing word.
 
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,11 +11,17 @@ use castle_engine::{
     run,
 };
 use castle_seams::{Clock, Disk, Entropy, Signals};
-use serde_json::{Map, Value, json};
 
+use crate::closing::Stories;
+use crate::live::{Live, Model};
 use crate::output::{Exit, Printer};
 use crate::trap;
 
+pub use crate::closing::conclude;
+pub(crate) use crate::closing::problems;
+
+/// How often it is looked whether the picture is out of date.
+const DRAWING: Duration = Duration::from_millis(100);
 const PREDICTIONS: &str = "predictions.json";
 /// A few numbers for each kind of step.
 const MAX_PREDICTIONS_BYTES: u64 = 1 << 20;
@@ -24,6 +32,10 @@ pub struct Setting<'s> {
     pub verb: &'s str,
     /// Which castle.
     pub castle: CastleId,
+    /// The castle, for people.
+    pub name: String,
+    /// Its nodes: steps that are called after one of them are about it.
+    pub nodes: Vec<String>,
     /// Only this layer may be changed.
     pub layer: Option<Layer>,
     /// The folder of the journal and of what is known of earlier runs.
@@ -48,6 +60,8 @@ pub struct Driven {
     pub report: Report,
     /// How long it took.
     pub took: Duration,
+    /// What is to be told of those that failed.
+    pub(crate) stories: Stories,
 }
 
 /// Runs `graph` and tells people or programs about it as it goes.
@@ -56,7 +70,7 @@ pub struct Driven {
 ///
 /// How the verb ends if nothing could be begun; it has been said why.
 pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) -> Result<Driven, Exit> {
-    let Setting { verb, castle, layer, folder, disk, clock, entropy, fence, seal, signals } = setting;
+    let Setting { verb, castle, name, nodes, layer, folder, disk, clock, entropy, fence, seal, signals } = setting;
     // A state that nobody can read is a state that is lost.
     if let Err(error) = seal.prove() {
         return Err(printer.failed(verb, &format!("the state could not be opened again: {error}; nothing was done")));
@@ -82,11 +96,16 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
     let journal = Mutex::new(journal);
     let mut predictions = remembered(disk.as_ref(), folder);
     let graph = graph.predicted_by(&predictions);
-    let teller = Teller { printer: Mutex::new(printer) };
+    let live = printer.is_live().then(|| {
+        let model =
+            Model::new(&format!("{verb} {name}"), &nodes, &graph.outlook(), predictions != Predictions::default());
+        Live::new(model, printer.is_coloured())
+    });
+    let teller = Teller { place: Mutex::new(Place { printer, live, stories: Stories::default() }) };
     let tools = Tools { clock, entropy, fence, listener: &teller, signals: Some(signals), journal: Some(&journal) };
     let start = clock.monotonic();
     let wanted = Wanted { layer, ..Wanted::all(castle) };
-    let report = run(&graph, tools, &wanted).await;
+    let report = teller.watched(clock, start, run(&graph, tools, &wanted)).await;
     let took = clock.monotonic().saturating_sub(start);
     // For people and for the next run's predictions; that they cannot be kept is no failure of the run.
     let keep = |name: &str, bytes: Vec<u8>| {
@@ -97,7 +116,8 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
         predictions.learn(&report.timeline);
         keep(PREDICTIONS, serde_json::to_vec(&predictions).unwrap_or_default());
     }
-    Ok(Driven { report, took })
+    let stories = std::mem::take(&mut teller.place().stories);
+    Ok(Driven { report, took, stories })
 }
 
 /// The journal of a castle: each of its lives has one.
@@ -113,12 +133,56 @@ pub(crate) fn remembered(disk: &dyn Disk, folder: &Path) -> Predictions {
 
 /// Tells about events as they happen.
 struct Teller<'p> {
-    printer: Mutex<&'p mut Printer>,
+    place: Mutex<Place<'p>>,
+}
+
+/// Where it is told.
+struct Place<'p> {
+    printer: &'p mut Printer,
+    /// Where someone watches, a picture; elsewhere line by line.
+    live: Option<Live>,
+    stories: Stories,
 }
 
 impl<'p> Teller<'p> {
-    fn printer(&self) -> MutexGuard<'_, &'p mut Printer> {
-        self.printer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn place(&self) -> MutexGuard<'_, Place<'p>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works, and keeps the picture up to date meanwhile, if there is one.
+    async fn watched<T>(&self, clock: &dyn Clock, start: Duration, work: impl Future<Output = T>) -> T {
+        let is_live = self.place().live.is_some();
+        let (mut work, mut drawing) = (
+            pin!(work),
+            pin!(async {
+                while is_live {
+                    clock.sleep(DRAWING).await;
+                    self.place().draw(clock.monotonic().saturating_sub(start));
+                }
+                std::future::pending::<()>().await;
+            }),
+        );
+        let done = poll_fn(|context| {
+            let _ = drawing.as_mut().poll(context);
+            work.as_mut().poll(context)
+        });
+        let done = done.await;
+        self.place().finish();
+        done
+    }
+}
+
+impl Place<'_> {
+    fn draw(&mut self, now: Duration) {
+        if let Some(text) = self.live.as_mut().and_then(|live| live.draw(now, Printer::size())) {
+            self.printer.draw(&text);
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some(mut live) = self.live.take() {
+            self.printer.draw(&live.finish(Printer::size()));
+        }
     }
 }
 
@@ -127,13 +191,23 @@ impl Listener for Teller<'_> {
         if let What::StepActing { step, .. } = &event.what {
             trap::spring(&step.to_string(), "an intent is noted, and nothing is done yet");
         }
-        let mut printer = self.printer();
-        if printer.is_json() {
+        let mut place = self.place();
+        let Place { printer, live, stories } = &mut *place;
+        stories.hear(event);
+        if let Some(live) = live {
+            let told = if printer.is_verbose() { line(&event.what, true) } else { None };
+            live.hear(event, told.map(|line| stamped(event, &line)));
+            place.draw(event.at);
+        } else if printer.is_json() {
             printer.result(&serde_json::to_value(event).unwrap_or_default());
         } else if let Some(line) = line(&event.what, printer.is_verbose()) {
-            printer.say(&format!("{:8.1} s  {line}", event.at.as_secs_f64()));
+            printer.say(&stamped(event, &line));
         }
     }
+}
+
+fn stamped(event: &Event, line: &str) -> String {
+    format!("{:8.1} s  {line}", event.at.as_secs_f64())
 }
 
 /// An event in words; most are only for those who want to know everything.
@@ -164,91 +238,4 @@ fn line(what: &What, verbose: bool) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// The closing word of a verb, with what it adds to the result object, and the exit code that goes with it.
-///
-/// `changed` is the word for a run that did what was asked.
-pub fn conclude(
-    verb: &str,
-    changed: &str,
-    castle: &str,
-    driven: &Driven,
-    more: Map<String, Value>,
-    printer: &mut Printer,
-) -> Exit {
-    let Driven { report, took } = driven;
-    let count = |how: fn(&Outcome) -> bool| report.ended(how).count();
-    let failed = count(|outcome| matches!(outcome, Outcome::Failed { .. }));
-    let guarded = count(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded));
-    let skipped = count(|outcome| matches!(outcome, Outcome::Skipped { .. }));
-    let remaining: Vec<String> =
-        report.ended(|outcome| *outcome == Outcome::Remaining).map(|(step, _)| step.to_string()).collect();
-    let acted = count(|outcome| matches!(outcome, Outcome::Done { effects } if *effects > 0));
-    let (result, exit) = match () {
-        () if report.interrupted => ("interrupted", Exit::Interrupted),
-        () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),
-        () if failed > 0 || !remaining.is_empty() => ("failed", Exit::Failed),
-        () if acted == 0 && changed != "gone" => ("unchanged", Exit::Done),
-        () => (changed, Exit::Done),
-    };
-    let total = report.outcomes.len();
-    let problems = problems(report, printer);
-    if report.interrupted {
-        let names = remaining.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
-        let more = if remaining.len() > 10 { ", …" } else { "" };
-        printer.say(&format!(
-            "Interrupted. {} of {total} steps remain: {names}{more}\nRun the same command again to go on.",
-            remaining.len()
-        ));
-    } else {
-        let seconds = took.as_secs_f64();
-        printer.say(&format!("{result} in {seconds:.1} s: {total} steps, {acted} of them changed something, {failed} failed, {skipped} skipped"));
-    }
-    let path: Vec<Value> = report
-        .timeline
-        .critical_path
-        .iter()
-        .map(|span| json!({"step": span.step.to_string(), "waited": span.waited.as_secs_f64(), "worked": span.worked.as_secs_f64()}))
-        .collect();
-    let mut object = json!({
-        "verb": verb, "castle": castle, "result": result, "seconds": took.as_secs_f64(),
-        "steps": {"total": total, "acted": acted, "failed": failed, "skipped": skipped, "remaining": remaining.len()},
-        "critical_path": path, "problems": problems,
-    });
-    if let Some(object) = object.as_object_mut() {
-        object.extend(more);
-    }
-    printer.result(&object);
-    exit
-}
-
-/// What went wrong: said to people, and as objects for programs.
-pub(crate) fn problems(report: &Report, printer: &mut Printer) -> Vec<Value> {
-    let mut problems = Vec::new();
-    let mut not_begun = 0;
-    for (step, outcome) in report.ended(|outcome| !outcome.is_done()) {
-        match outcome {
-            Outcome::Failed { fault } => {
-                let next = if fault.next.is_empty() { String::new() } else { format!("\n  next: {}", fault.next) };
-                printer.complain_to_people(&format!("{step} failed: {fault}{next}"));
-                let (summary, hint) = (fault.to_string(), fault.next.clone());
-                problems.push(json!({"severity": "error", "step": step.to_string(), "summary": summary, "hint": hint}));
-            }
-            Outcome::Skipped { because } => {
-                not_begun += 1;
-                let summary = format!("not begun: it needs {because}");
-                problems.push(json!({"severity": "note", "step": step.to_string(), "summary": summary}));
-            }
-            _ => {}
-        }
-    }
-    match not_begun {
-        // Behind a gate that is closed nothing went wrong.
-        _ if problems.iter().all(|problem| problem["severity"] != "error") => {}
-        0 => {}
-        1 => printer.complain_to_people("1 step that needs these was not begun"),
-        count => printer.complain_to_people(&format!("{count} steps that need these were not begun")),
-    }
-    problems
 }

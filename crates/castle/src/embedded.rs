@@ -3,14 +3,15 @@
 //! Whoever serves holds a lock that ends with the process, so a file that tells of a datacenter is believed only while someone
 //! holds it.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use castle_datacenter::{
-    EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_ENVIRONMENT, EMBEDDED_PROJECT, EMBEDDED_TOKEN,
+    EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_ENVIRONMENT, EMBEDDED_GIT, EMBEDDED_PROJECT, EMBEDDED_TOKEN,
     EMBEDDED_TOKEN_ID,
 };
 use castle_http::{Endpoint, Trust};
@@ -23,6 +24,8 @@ use serde::{Deserialize, Serialize};
 use crate::keeping::Doors;
 use crate::output::Printer;
 use crate::project;
+
+mod following;
 
 const MAX_BYTES: u64 = 64 << 10;
 /// How long a datacenter may take from its start to its first answer.
@@ -46,6 +49,10 @@ pub(crate) struct Serving {
     pub(crate) vault: SocketAddr,
     /// The fingerprint of the vault's certificate.
     pub(crate) vault_fingerprint: String,
+    /// Where its repositories are.
+    pub(crate) git: SocketAddr,
+    /// The fingerprint of their certificate.
+    pub(crate) git_fingerprint: String,
 }
 
 impl Serving {
@@ -63,6 +70,13 @@ impl Serving {
         })
     }
 
+    /// Where castle itself reads a followed folder, and whom it believes there.
+    #[expect(dead_code, reason = "for whoever raises a castle that follows a folder")]
+    pub(crate) fn repository_access(&self, name: &str) -> Result<(String, Trust), String> {
+        let trust = Trust::fingerprint(&self.git_fingerprint).map_err(|error| error.to_string())?;
+        Ok((format!("https://{}/{name}.git", self.git), trust))
+    }
+
     /// How castle reaches its vault.
     pub(crate) fn vault_access(&self) -> Result<infisical::Access, String> {
         let client = [("clientId", EMBEDDED_CLIENT_ID), ("clientSecret", EMBEDDED_CLIENT_SECRET)];
@@ -77,6 +91,12 @@ impl Serving {
     }
 }
 
+/// The address of a followed folder, as Flux in the embedded datacenter knows it.
+#[expect(dead_code, reason = "for whoever raises a castle that follows a folder")]
+pub(crate) fn repository(name: &str) -> String {
+    format!("https://{EMBEDDED_GIT}/{name}.git")
+}
+
 /// The token that opens it. It is no secret: there is nothing behind it but a simulation.
 pub(crate) fn token() -> String {
     format!("{EMBEDDED_TOKEN_ID}={EMBEDDED_TOKEN}")
@@ -84,6 +104,18 @@ pub(crate) fn token() -> String {
 
 fn folder() -> Result<PathBuf, String> {
     Ok(project::state_folder().ok_or("there is no home for the state: set CASTLE_STATE_DIR")?.join("datacenter"))
+}
+
+/// Lets the embedded datacenter serve a folder as the repository of this name, whatever it holds from now on. One that cannot be
+/// served now is an error.
+#[expect(dead_code, reason = "for whoever raises a castle that follows a folder")]
+pub(crate) fn follow(disk: &dyn Disk, name: &str, followed: &Path) -> Result<(), String> {
+    following::announce(disk, &folder()?, name, followed)
+}
+
+/// The files of the repository of this name as they are now; nothing if nobody has announced it.
+pub(crate) fn followed(disk: &dyn Disk, name: &str) -> Result<Option<BTreeMap<String, Vec<u8>>>, String> {
+    following::files(disk, &folder()?, name)
 }
 
 /// The right to be the datacenter of this user; ends with the process.

@@ -4,6 +4,7 @@
 
 mod bucket;
 mod cli;
+mod closing;
 mod commands;
 mod components;
 mod drive;
@@ -12,7 +13,9 @@ mod furnish;
 mod hypervisor;
 mod issuing;
 mod keeping;
+mod live;
 mod output;
+mod planned;
 mod project;
 mod resolved;
 mod secret;

@@ -2,14 +2,16 @@
 
 mod problems;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
 use castle_secrets::redact;
+use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
 use crate::cli::{Color, Global};
+use crate::live::Size;
 
 pub(crate) use problems::{Source, object};
 
@@ -76,6 +78,29 @@ impl Printer {
 
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose
+    }
+
+    /// Whether someone watches a terminal that can be drawn on. What is run by a machine is read later, line by line.
+    pub(crate) fn is_live(&self) -> bool {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let can_draw = std::env::var("TERM").is_ok_and(|kind| !kind.is_empty() && kind != "dumb");
+        !self.json && !self.quiet && !is_set("CI") && can_draw && std::io::stdout().is_terminal()
+    }
+
+    pub(crate) fn is_coloured(&self) -> bool {
+        self.out.current_choice() != ColorChoice::Never
+    }
+
+    /// How much room there is now: it may be another than a moment ago.
+    pub(crate) fn size() -> Size {
+        let usual = Size { width: 80, height: 24 };
+        let told = tcgetwinsize(std::io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        told.map_or(usual, |size| Size { width: size.ws_col.into(), height: size.ws_row.into() })
+    }
+
+    /// Sends to the terminal as it is: where to write is no colour, and is wanted where colour is not.
+    pub(crate) fn draw(&mut self, text: &str) {
+        self.bytes(redact(text).as_bytes());
     }
 
     /// What was asked for. A reader that has had enough and closes its end is no failure.

@@ -27,7 +27,7 @@ use crate::keeping::{Denied, Doors, Kept};
 use crate::output::{Exit, Printer};
 
 /// The lineage of a castle that nobody has raised yet: no mark bears it.
-const UNBORN: &str = "unborn";
+pub(crate) const UNBORN: &str = "unborn";
 
 /// How long it may take to reach a node.
 pub(crate) const REACHING: Duration = Duration::from_secs(3);
@@ -329,6 +329,8 @@ impl Stand {
         let setting = Setting {
             verb,
             castle: castle.clone(),
+            name: self.kept.name(),
+            nodes: self.kept.nodes.iter().map(|node| node.name.value.clone()).collect(),
             layer,
             folder: &self.kept.own_folder(),
             disk: doors.disk.clone(),

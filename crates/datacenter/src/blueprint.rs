@@ -30,6 +30,8 @@ pub const EMBEDDED_CLIENT_SECRET: &str = "embedded-embedded-embedded-embedded";
 
 /// The name of that vault.
 pub const EMBEDDED_VAULT: &str = "infisical";
+/// The host of repositories of the embedded datacenter, as clusters in it know it.
+pub const EMBEDDED_GIT: &str = "git.embedded";
 
 /// The one project in it.
 pub const EMBEDDED_PROJECT: &str = "castle";

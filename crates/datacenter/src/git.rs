@@ -12,6 +12,14 @@ mod wire;
 
 use objects::{Id, commit_id, hex};
 
+/// The branch of a repository that follows files elsewhere.
+const FOLLOWING_BRANCH: &str = "main";
+const FOLLOWING_MESSAGE: &str = "The folder as it is now";
+
+/// What tells the files of a repository as they are now, by its path without an ending: nothing if there is no such repository,
+/// and for people why they cannot be had.
+pub type RepositorySource = Arc<dyn Fn(&str) -> Result<Option<BTreeMap<String, Vec<u8>>>, String> + Send + Sync>;
+
 /// The files of a commit by their paths.
 pub(crate) type Files = BTreeMap<String, Arc<[u8]>>;
 
@@ -28,6 +36,8 @@ struct Host {
     is_down: bool,
     /// By path, without an ending.
     repositories: BTreeMap<String, Repository>,
+    /// Where repositories come from that nobody pushes to.
+    source: Option<RepositorySource>,
 }
 
 /// A repository. It has no `Debug`: it holds a token.
@@ -37,6 +47,8 @@ pub(crate) struct Repository {
     token: Option<String>,
     branches: BTreeMap<String, Id>,
     commits: BTreeMap<Id, Commit>,
+    /// Whether it follows files elsewhere: whatever branch is asked for is then the same.
+    is_following: bool,
 }
 
 pub(crate) struct Commit {
@@ -62,6 +74,8 @@ pub(crate) enum Refusal {
     Empty,
     /// There is no such branch.
     NoBranch,
+    /// The files that it follows cannot be had.
+    Source(String),
 }
 
 /// What a credential is shown as.
@@ -106,9 +120,20 @@ impl Hosts {
         self.by_name.entry(host).or_default().repositories.entry(path).or_default()
     }
 
+    /// Looks at the files that a repository follows: what has changed is its next commit.
+    fn refresh(&mut self, host: &str, path: &str) -> Result<(), String> {
+        let Some(host) = self.by_name.get_mut(host) else { return Ok(()) };
+        let Some(source) = &host.source else { return Ok(()) };
+        match source(path)? {
+            Some(files) => host.repositories.entry(path.to_owned()).or_default().follow(files),
+            None => drop(host.repositories.remove(path)),
+        }
+        Ok(())
+    }
+
     /// The newest commit of a branch, or one by its id, with its files.
     pub(crate) fn read(
-        &self,
+        &mut self,
         url: &str,
         branch: &str,
         commit: &str,
@@ -117,11 +142,12 @@ impl Hosts {
         let (name, path) = parts(url);
         let bare = name.split(':').next().unwrap_or_default();
         let known = [name.as_str(), bare].into_iter().find(|name| self.by_name.contains_key(*name));
-        let name = known.or_else(|| self.doors.get(&name).map(String::as_str)).ok_or(Refusal::NoHost)?;
-        let host = self.by_name.get(name).ok_or(Refusal::NoHost)?;
-        if host.is_down {
+        let name = known.or_else(|| self.doors.get(&name).map(String::as_str)).ok_or(Refusal::NoHost)?.to_owned();
+        if self.by_name.get(&name).ok_or(Refusal::NoHost)?.is_down {
             return Err(Refusal::Down);
         }
+        self.refresh(&name, &path).map_err(Refusal::Source)?;
+        let host = self.by_name.get(&name).ok_or(Refusal::NoHost)?;
         let repository = host.repositories.get(&path).ok_or(Refusal::NoRepository)?;
         if !repository.lets_in(shown) {
             return Err(Refusal::Credential);
@@ -130,7 +156,7 @@ impl Hosts {
             return Err(Refusal::Empty);
         }
         let wanted = repository.commits.keys().find(|id| hex(id) == commit);
-        let head = if commit.is_empty() { repository.branches.get(branch) } else { wanted };
+        let head = if commit.is_empty() { repository.branch(branch) } else { wanted };
         let found = head.and_then(|id| Some((hex(id), repository.commits.get(id)?)));
         found.map(|(id, commit)| (id, commit.files.clone())).ok_or(Refusal::NoBranch)
     }
@@ -142,6 +168,26 @@ impl Repository {
             (None, _) | (Some(_), Shown::Key) => true,
             (Some(own), Shown::Token(token)) => own == token,
             (Some(_), Shown::Nothing) => false,
+        }
+    }
+
+    fn branch(&self, name: &str) -> Option<&Id> {
+        self.branches.get(if self.is_following { FOLLOWING_BRANCH } else { name })
+    }
+
+    /// Makes a commit of these files unless the newest holds the same. The same files one after another are the same commits,
+    /// whenever that happens.
+    fn follow(&mut self, files: BTreeMap<String, Vec<u8>>) {
+        self.is_following = true;
+        let newest = self.branch("").and_then(|id| self.commits.get(id)).map(|commit| &commit.files);
+        let kept = |path: &String, bytes: Vec<u8>| -> Arc<[u8]> {
+            let same = newest.and_then(|files| files.get(path)).filter(|known| ***known == *bytes);
+            same.cloned().unwrap_or_else(|| bytes.into())
+        };
+        let files: Files = files.into_iter().map(|(path, bytes)| (path.clone(), kept(&path, bytes))).collect();
+        if newest != Some(&files) {
+            let at = self.commits.len() as u64;
+            self.push(FOLLOWING_BRANCH, files, FOLLOWING_MESSAGE, at);
         }
     }
 
@@ -173,6 +219,12 @@ impl Datacenter {
         id
     }
 
+    /// Gives a host the repositories that this source tells: each is the files as they are whenever somebody asks, on whatever
+    /// branch, and every change is a commit.
+    pub fn follow_repositories(&self, host: &str, source: RepositorySource) {
+        self.world().git.by_name.entry(host.to_ascii_lowercase()).or_default().source = Some(source);
+    }
+
     /// Deletes a branch; without any the repository is empty.
     pub fn delete_branch(&self, url: &str, branch: &str) {
         self.world().git.repository_mut(url).branches.remove(branch);
@@ -181,5 +233,65 @@ impl Datacenter {
     /// Takes a host of repositories down, or brings it up again.
     pub fn git_down(&self, host: &str, is_down: bool) {
         self.world().git.by_name.entry(host.to_ascii_lowercase()).or_default().is_down = is_down;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    const URL: &str = "https://git.embedded/blue.git";
+
+    type Told = Result<Option<BTreeMap<String, Vec<u8>>>, String>;
+
+    /// A host that follows what is told here.
+    fn following() -> (Hosts, Arc<Mutex<Told>>) {
+        let told: Arc<Mutex<Told>> = Arc::new(Mutex::new(Ok(None)));
+        let (mut hosts, seen) = (Hosts::default(), told.clone());
+        hosts.by_name.entry("git.embedded".to_owned()).or_default().source =
+            Some(Arc::new(move |path| if path == "blue" { seen.lock().unwrap().clone() } else { Ok(None) }));
+        (hosts, told)
+    }
+
+    fn one(text: &str) -> Told {
+        Ok(Some(BTreeMap::from([("a.yaml".to_owned(), text.as_bytes().to_vec())])))
+    }
+
+    #[test]
+    fn what_is_followed_is_a_history_of_its_changes() {
+        let read = |hosts: &mut Hosts, branch: &str| hosts.read(URL, branch, "", &Shown::Nothing);
+        let run = || {
+            let (mut hosts, told) = following();
+            assert_eq!(read(&mut hosts, "main"), Err(Refusal::NoRepository));
+            let mut ids = Vec::new();
+            for text in ["1", "1", "2", "1"] {
+                *told.lock().unwrap() = one(text);
+                let (id, files) = read(&mut hosts, "main").unwrap();
+                assert_eq!(read(&mut hosts, "any/other").unwrap().0, id);
+                assert_eq!(&*files["a.yaml"], text.as_bytes());
+                ids.push(id);
+            }
+            let first = hosts.read(URL, "main", &ids[0], &Shown::Nothing).unwrap();
+            assert_eq!(&*first.1["a.yaml"], b"1", "what was before is still there");
+            ids
+        };
+        let ids = run();
+        assert!(ids[0] == ids[1] && ids[1] != ids[2] && ids[0] != ids[3], "a change back is a change: {ids:?}");
+        assert_eq!(ids, run());
+    }
+
+    #[test]
+    fn what_cannot_be_followed_says_why() {
+        let (mut hosts, told) = following();
+        *told.lock().unwrap() = one("1");
+        let read = |hosts: &mut Hosts, url: &str| hosts.read(url, "main", "", &Shown::Nothing).map(|(id, _)| id);
+        let id = read(&mut hosts, URL).unwrap();
+        *told.lock().unwrap() = Err("the folder is gone".to_owned());
+        assert_eq!(read(&mut hosts, URL), Err(Refusal::Source("the folder is gone".to_owned())));
+        *told.lock().unwrap() = one("1");
+        assert_eq!(read(&mut hosts, URL), Ok(id), "nothing has changed since");
+        assert_eq!(read(&mut hosts, "https://git.embedded/green.git"), Err(Refusal::NoRepository));
     }
 }

@@ -12,6 +12,8 @@
 //! then tells its certificate in a header ([`CERTIFICATE_HEADER`]), and the node judges it as it judges one of a real session.
 //!
 //! A vault ([`blueprint::Infisical`]) is dialled by its name at port [`VAULT_PORT`], or listens by [`Datacenter::serve_vault`].
+//! Repositories are pushed to ([`Datacenter::push`]) or follow files that their owner tells ([`Datacenter::follow_repositories`]),
+//! and are cloned by any client once a host of them listens ([`Datacenter::serve_git`]).
 //!
 //! Nothing runs in the background: every request first lets the world catch up with the clock. The same seed and the same
 //! requests at the same times give the same answers.
@@ -38,11 +40,12 @@ mod witness;
 mod world;
 
 pub use blueprint::{
-    Blueprint, EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_ENVIRONMENT, EMBEDDED_PASSWORD, EMBEDDED_PROJECT,
-    EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, EMBEDDED_VAULT, Latencies,
+    Blueprint, EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_ENVIRONMENT, EMBEDDED_GIT, EMBEDDED_PASSWORD,
+    EMBEDDED_PROJECT, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, EMBEDDED_VAULT, Latencies,
 };
 pub use clock::ScaledClock;
 pub use datacenter::Datacenter;
+pub use git::RepositorySource;
 pub use infisical::VaultView;
 pub use infisical::reply::{VaultAsked, VaultReply};
 pub use kubernetes::components::{Component, ComponentFault};

@@ -214,6 +214,16 @@ fn order(ids: &[StepId], needs: &Edges) -> Result<Vec<u32>, GraphError> {
     if order.len() == ids.len() { Ok(order) } else { Err(GraphError::Cycle(cycle(ids, needs, &waits))) }
 }
 
+/// For each slot, how long the step and the longest chain behind it will take.
+fn remaining(added: &Added, behind: &Edges, order: &[u32]) -> Vec<Duration> {
+    let mut remaining = vec![Duration::ZERO; order.len()];
+    for &slot in order.iter().rev() {
+        let longest = behind.of(slot).iter().map(|&later| remaining[later as usize]).max().unwrap_or_default();
+        remaining[slot as usize] = added.predicted[slot as usize].saturating_add(longest);
+    }
+    remaining
+}
+
 /// A circle among the steps that still wait: whoever waits for one of them waits for another of them.
 fn cycle(ids: &[StepId], needs: &Edges, waits: &[usize]) -> Vec<StepId> {
     let mut path: Vec<u32> = Vec::new();
@@ -228,6 +238,17 @@ fn cycle(ids: &[StepId], needs: &Edges, waits: &[usize]) -> Vec<StepId> {
         at = needs.of(slot).iter().copied().find(|&need| waits[need as usize] > 0);
     }
     Vec::new()
+}
+
+/// What is thought of a step before it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// The step.
+    pub step: StepId,
+    /// How long it will probably take.
+    pub own: Duration,
+    /// How long the longest chain behind it will probably take.
+    pub behind: Duration,
 }
 
 /// Steps and gates in an order that works.
@@ -263,12 +284,7 @@ impl Graph {
         order: Vec<u32>,
     ) -> Self {
         let behind = needs.reversed();
-        // For each slot, how long the step and the longest chain behind it will take.
-        let mut remaining = vec![Duration::ZERO; nodes.len()];
-        for &slot in order.iter().rev() {
-            let longest = behind.of(slot).iter().map(|&later| remaining[later as usize]).max().unwrap_or_default();
-            remaining[slot as usize] = added.predicted[slot as usize].saturating_add(longest);
-        }
+        let remaining = remaining(&added, &behind, &order);
         let mut slots: Vec<u32> = (0..nodes.len() as u32).collect();
         slots.sort_by_key(|&slot| Reverse(remaining[slot as usize]));
         let mut ranks = vec![0; slots.len()];
@@ -311,6 +327,17 @@ impl Graph {
             *predicted = predictions.of(id).unwrap_or(*predicted);
         }
         Self::arrange(shelves, nodes, added, lanes, needs, order)
+    }
+
+    /// What is thought of each step, in the order of their needs.
+    #[must_use]
+    pub fn outlook(&self) -> Vec<Outlook> {
+        let remaining = remaining(&self.added, &self.needs.reversed(), &self.order);
+        let of = |&slot: &u32| {
+            let own = self.added.predicted[slot as usize];
+            Outlook { step: self.id(slot).clone(), own, behind: remaining[slot as usize].saturating_sub(own) }
+        };
+        self.order.iter().map(of).collect()
     }
 
     /// How long the longest chain will probably take: no run can be faster.

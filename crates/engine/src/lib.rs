@@ -34,7 +34,7 @@ pub use change::{Change, Decision, Difference, Impact};
 pub use event::{Deaf, EVENT_VERSION, Event, Listener, Outcome, What};
 pub use fault::{Class, Fault};
 pub use fence::{Alone, Fence};
-pub use graph::{Graph, GraphBuilder, GraphError, Lane, Place};
+pub use graph::{Graph, GraphBuilder, GraphError, Lane, Outlook, Place};
 pub use id::{CastleId, Layer, OperationId, StepId, StepName};
 pub use journal::{Damage, Entry, Journal, JournalError, OpenIntent, Recovery};
 pub use lease::{Applicant, HEARTBEAT, Holder, LIFE, Lease, LeaseError, Taking, look};

@@ -1,27 +1,18 @@
-//! The files of the newest commit of a branch, fetched over smart HTTP: protocol version 2, one commit deep.
+//! The newest commit of a branch, asked for or fetched over smart HTTP: protocol version 2, or what older servers speak; one commit
+//! deep.
 
 mod pack;
+mod session;
 mod wire;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use castle_http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
-use castle_http::{Answer, Ask, Bytes, Client, Endpoint, Method, Trust};
+use castle_http::Trust;
 use castle_seams::{Clock, Dial};
 use thiserror::Error;
 
 use crate::tree::Tree;
-use wire::Packet;
-
-/// How long one request may take. A repository of manifests is small.
-const DEADLINE: Duration = Duration::from_secs(60);
-/// How large a pack may be.
-const MAX_PACK_BYTES: usize = 64 << 20;
-const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
-const UPLOAD_PACK: &str = "/git-upload-pack";
+use session::Session;
 
 /// Why a repository cannot be read. No text holds a credential, or what the other end said.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -32,9 +23,12 @@ pub enum GitError {
     /// It is reached by SSH, which castle does not speak.
     #[error("a repository that is reached by SSH cannot be read from here: Flux will, but nobody can judge it before")]
     Ssh,
-    /// Nobody answers.
+    /// Nobody answers, or only that it cannot be now.
     #[error("the repository does not answer: {0}")]
     Unreachable(String),
+    /// What answers shows a certificate that is not believed.
+    #[error("the repository's server is not believed: {0}")]
+    Untrusted(String),
     /// The credential was refused, or one is needed.
     #[error("{}", if *.given { "the repository refuses the credential" } else { "the repository wants a credential" })]
     CredentialRejected {
@@ -44,8 +38,8 @@ pub enum GitError {
     /// There is no repository at the address.
     #[error("there is no repository at this address, or the credential may not see it (HTTP {0})")]
     NotFound(u16),
-    /// What answers is no Git server that speaks protocol version 2.
-    #[error("what answers at this address is no Git server of today: {0}")]
+    /// What answers is no Git server.
+    #[error("what answers at this address is no Git server: {0}")]
     NotGit(&'static str),
     /// Nothing was ever pushed.
     #[error("the repository is empty: push a first commit")]
@@ -64,6 +58,14 @@ pub enum GitError {
     /// What was sent does not hold together.
     #[error("what the repository sent is damaged: {0}")]
     Damaged(&'static str),
+}
+
+impl GitError {
+    /// Whether the same question may be answered later, though nobody mends anything.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Damaged(_))
+    }
 }
 
 /// A repository and the branch that is meant.
@@ -101,6 +103,21 @@ pub fn is_ssh(address: &str) -> bool {
     address.starts_with("ssh://") || (!address.contains("://") && address.contains('@') && address.contains(':'))
 }
 
+/// Asks for the newest commit of a branch: its id, and nothing of what is in it.
+///
+/// # Errors
+///
+/// [`GitError`], each kind of trouble its own.
+pub async fn head(
+    remote: Remote<'_>,
+    trust: &Trust,
+    dial: Arc<dyn Dial>,
+    clock: Arc<dyn Clock>,
+) -> Result<String, GitError> {
+    let session = Session::begin(remote, trust, dial, clock).await?;
+    find(&session.branches().await?, remote.branch)
+}
+
 /// Fetches the newest commit of a branch, without its history.
 ///
 /// # Errors
@@ -112,97 +129,25 @@ pub async fn fetch(
     dial: Arc<dyn Dial>,
     clock: Arc<dyn Clock>,
 ) -> Result<Commit, GitError> {
-    if is_ssh(remote.address) {
-        return Err(GitError::Ssh);
-    }
-    let endpoint = Endpoint::parse(remote.address)
-        .map_err(|error| GitError::Address(error.to_string().trim_start_matches("the ").to_owned()))?;
-    let client =
-        Client::new(endpoint, trust, dial, clock).map_err(|error| GitError::Address(format!("address: {error}")))?;
-    let session = Session { client: client.with_deadline(DEADLINE).with_limit(MAX_PACK_BYTES), token: remote.token };
-    session.greet().await?;
-    let branches = session.branches().await?;
-    let wanted = format!("refs/heads/{}", remote.branch);
-    let head = match branches.iter().find(|(name, _)| *name == wanted) {
-        Some((_, id)) => id.clone(),
-        None if branches.is_empty() => return Err(GitError::Empty),
-        None => {
-            let others = branches.iter().filter_map(|(name, _)| name.strip_prefix("refs/heads/")).take(10);
-            return Err(GitError::BranchMissing {
-                branch: remote.branch.to_owned(),
-                others: others.map(str::to_owned).collect(),
-            });
-        }
-    };
-    let pack = session.pack(&head).await?;
-    let objects = pack::read(&pack)?;
-    Ok(Commit { tree: pack::tree(&objects, &head)?, id: head })
+    let session = Session::begin(remote, trust, dial, clock).await?;
+    let id = find(&session.branches().await?, remote.branch)?;
+    let objects = pack::read(&session.pack(&id).await?)?;
+    Ok(Commit { tree: pack::tree(&objects, &id)?, id })
 }
 
-struct Session<'r> {
-    client: Client,
-    token: Option<&'r str>,
+fn find(branches: &[Branch], wanted: &str) -> Result<String, GitError> {
+    if let Some(branch) = branches.iter().find(|branch| branch.name == wanted) {
+        return Ok(branch.id.clone());
+    }
+    if branches.is_empty() {
+        return Err(GitError::Empty);
+    }
+    let others = branches.iter().map(|branch| branch.name.clone()).take(10).collect();
+    Err(GitError::BranchMissing { branch: wanted.to_owned(), others })
 }
 
-impl Session<'_> {
-    async fn ask(&self, mut ask: Ask) -> Result<Answer, GitError> {
-        ask.headers.insert(GIT_PROTOCOL, HeaderValue::from_static("version=2"));
-        if let Some(token) = self.token {
-            // Who has a token may have any name.
-            let basic = STANDARD.encode(format!("git:{}", token.trim()));
-            let mut value = HeaderValue::from_str(&format!("Basic {basic}"))
-                .map_err(|_| GitError::CredentialRejected { given: true })?;
-            value.set_sensitive(true);
-            ask.headers.insert(AUTHORIZATION, value);
-        }
-        let answer = self.client.ask(&ask).await.map_err(|failure| match failure {
-            castle_http::Failure::TooLarge => GitError::TooLarge("its newest commit, packed"),
-            failure => GitError::Unreachable(failure.to_string()),
-        })?;
-        match answer.status.as_u16() {
-            200 => Ok(answer),
-            401 | 403 => Err(GitError::CredentialRejected { given: self.token.is_some() }),
-            300..=399 => Err(GitError::NotGit("it sends elsewhere; the address may need .git at its end")),
-            404 | 410 => Err(GitError::NotFound(answer.status.as_u16())),
-            status => Err(GitError::Unreachable(format!("it answers with HTTP {status}"))),
-        }
-    }
-
-    /// Makes sure that a Git server is there that speaks as we do.
-    async fn greet(&self) -> Result<(), GitError> {
-        let answer = self.ask(Ask::new(Method::GET, "/info/refs?service=git-upload-pack")).await?;
-        let packets = wire::packets(&answer.body).map_err(|_| GitError::NotGit("it does not answer like one"))?;
-        let speaks =
-            packets.iter().any(|packet| matches!(packet, Packet::Data(data) if data.trim_ascii_end() == b"version 2"));
-        if speaks { Ok(()) } else { Err(GitError::NotGit("it does not speak protocol version 2")) }
-    }
-
-    async fn command(&self, name: &str, arguments: &[String]) -> Result<Bytes, GitError> {
-        let mut ask = Ask::new(Method::POST, UPLOAD_PACK);
-        let kind = HeaderValue::from_static("application/x-git-upload-pack-request");
-        ask.headers.insert(CONTENT_TYPE, kind);
-        ask.body = wire::command(name, arguments).into();
-        Ok(self.ask(ask).await?.body)
-    }
-
-    /// The branches and their newest commits.
-    async fn branches(&self) -> Result<Vec<(String, String)>, GitError> {
-        let body = self.command("ls-refs", &["ref-prefix refs/heads/".to_owned()]).await?;
-        let mut branches = Vec::new();
-        for packet in wire::packets(&body)? {
-            let Packet::Data(data) = packet else { continue };
-            let line = std::str::from_utf8(data).map_err(|_| GitError::Damaged("a branch without a name"))?;
-            let (id, name) = line.trim_end().split_once(' ').ok_or(GitError::Damaged("a branch without a name"))?;
-            let name = name.split(' ').next().unwrap_or(name);
-            branches.push((name.to_owned(), id.to_owned()));
-        }
-        Ok(branches)
-    }
-
-    /// The pack with one commit and all its files.
-    async fn pack(&self, id: &str) -> Result<Vec<u8>, GitError> {
-        let arguments = ["no-progress", "ofs-delta", "deepen 1", &format!("want {id}"), "done"].map(str::to_owned);
-        let body = self.command("fetch", &arguments).await?;
-        wire::pack(&body)
-    }
+/// A branch, and its newest commit.
+struct Branch {
+    name: String,
+    id: String,
 }

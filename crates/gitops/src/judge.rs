@@ -96,6 +96,8 @@ codes! {
     OwnedObject = "owned-object", Error;
     /// The repository installs a component that castle installs.
     OwnedComponent = "owned-component", Error;
+    /// The repository does not bring a component that castle leaves to it.
+    ComponentMissing = "component-missing", Error;
     /// A Secret is made by nobody.
     SecretMissing = "secret-missing", Error;
     /// A ConfigMap is made by nobody.

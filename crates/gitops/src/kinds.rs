@@ -68,8 +68,10 @@ pub struct Component {
     pub name: &'static str,
     /// The namespace it stands in.
     pub namespace: &'static str,
-    /// Charts that would install it a second time.
+    /// Charts that install it.
     pub charts: &'static [&'static str],
+    /// The Deployment or DaemonSet that it is nothing without, by its usual name.
+    pub workload: &'static str,
     /// What it serves.
     pub kinds: &'static [Kinds],
 }
@@ -79,6 +81,7 @@ pub const EXTERNAL_SECRETS: Component = Component {
     name: "external-secrets",
     namespace: "external-secrets",
     charts: &["external-secrets"],
+    workload: "external-secrets",
     kinds: &[
         kinds("external-secrets.io", "v1", "ClusterExternalSecret* ClusterSecretStore* ExternalSecret SecretStore"),
         kinds("external-secrets.io", "v1alpha1", "ClusterPushSecret* PushSecret"),
@@ -97,6 +100,7 @@ pub const METALLB: Component = Component {
     name: "metallb",
     namespace: "metallb-system",
     charts: &["metallb"],
+    workload: "speaker",
     kinds: &[
         kinds(
             "metallb.io",
@@ -113,6 +117,7 @@ pub const LONGHORN: Component = Component {
     name: "longhorn",
     namespace: "longhorn-system",
     charts: &["longhorn"],
+    workload: "longhorn-manager",
     kinds: &[kinds(
         "longhorn.io",
         "v1beta2",
@@ -127,6 +132,7 @@ pub const FLUX: Component = Component {
     name: "flux",
     namespace: "flux-system",
     charts: &["flux2", "flux-operator"],
+    workload: "kustomize-controller",
     kinds: &[
         kinds("helm.toolkit.fluxcd.io", "v2", "HelmRelease"),
         kinds("kustomize.toolkit.fluxcd.io", "v1", "Kustomization"),
@@ -139,6 +145,10 @@ pub const FLUX: Component = Component {
         ),
     ],
 };
+
+/// What Flux 2.9 serves, too, with its controllers for image tags.
+pub const IMAGE_AUTOMATION: &[Kinds] =
+    &[kinds("image.toolkit.fluxcd.io", "v1", "ImagePolicy ImageRepository ImageUpdateAutomation")];
 
 /// Charts that bring kinds of their own: the chart, and what it serves.
 const CHARTS: &[(&str, &[Kinds])] = &[
@@ -197,7 +207,8 @@ impl Served {
         known.is_cluster_scoped = is_cluster_scoped;
     }
 
-    pub(crate) fn add_all(&mut self, all: &[Kinds]) {
+    /// Adds kinds by their table.
+    pub fn add_all(&mut self, all: &[Kinds]) {
         for kinds in all {
             for name in kinds.names.split_whitespace() {
                 self.add(kinds.group, kinds.version, name.trim_end_matches('*'), name.ends_with('*'));

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use castle_gitops::Tree;
-use castle_gitops::git::{Commit, GitError, Remote, fetch};
+use castle_gitops::git::{Commit, GitError, Remote, fetch, head};
 use castle_http::Trust;
 use castle_seams::{BoxFuture, ByteStream, Dial, DialError, SystemDisk, Target};
 use castle_testkit::in_virtual_time;
@@ -35,6 +35,8 @@ struct Server {
     root: PathBuf,
     /// Whether a token is wanted.
     is_private: bool,
+    /// Whether it does not know version 2 of the protocol.
+    is_old: bool,
     /// Said instead of an answer.
     instead: Option<&'static str>,
     asked: Arc<Mutex<Vec<String>>>,
@@ -42,7 +44,7 @@ struct Server {
 
 impl Server {
     fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), is_private: false, instead: None, asked: Arc::default() }
+        Self { root: root.to_owned(), is_private: false, is_old: false, instead: None, asked: Arc::default() }
     }
 
     fn answer(&self, head: &str, body: &[u8]) -> Vec<u8> {
@@ -66,7 +68,9 @@ impl Server {
         backend.env("REQUEST_METHOD", method).env("PATH_INFO", path).env("QUERY_STRING", query);
         backend.env("CONTENT_TYPE", header("content-type: ").unwrap_or_default());
         backend.env("CONTENT_LENGTH", body.len().to_string());
-        backend.env("GIT_PROTOCOL", header("git-protocol: ").unwrap_or_default());
+        if !self.is_old {
+            backend.env("GIT_PROTOCOL", header("git-protocol: ").unwrap_or_default());
+        }
         let mut child = backend.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(body).unwrap();
         let output = child.wait_with_output().unwrap().stdout;
@@ -116,6 +120,12 @@ fn fetched(server: &Server, address: &str, branch: &str, token: Option<&str>) ->
     })
 }
 
+fn headed(server: &Server, address: &str, branch: &str, token: Option<&str>) -> Result<String, GitError> {
+    in_virtual_time(async |clock| {
+        head(Remote { address, branch, token }, &Trust::PublicRoots, Arc::new(server.clone()), Arc::new(*clock)).await
+    })
+}
+
 /// A repository with some history: files that change a little, so that there are differences.
 fn repository() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
@@ -141,16 +151,22 @@ fn repository() -> tempfile::TempDir {
 #[test]
 fn the_newest_commit_of_a_branch_is_what_git_checks_out() {
     let root = repository();
-    let server = Server::new(root.path());
     let work = root.path().join("work");
-    for branch in ["main", "other"] {
-        git(&work, &["checkout", "--quiet", branch]);
-        let commit = fetched(&server, "http://git.example/site.git", branch, None).unwrap();
-        assert_eq!(commit.id, git(&work, &["rev-parse", branch]));
-        assert_eq!(commit.tree, Tree::of_folder(&SystemDisk, &work).unwrap());
-        assert_eq!(commit.tree.below("apps").count(), 5);
+    for (is_old, questions) in [(false, 2), (true, 1)] {
+        let server = Server { is_old, ..Server::new(root.path()) };
+        let asked = || server.asked.lock().unwrap().drain(..).count();
+        for branch in ["main", "other"] {
+            git(&work, &["checkout", "--quiet", branch]);
+            let id = git(&work, &["rev-parse", branch]);
+            assert_eq!(headed(&server, "http://git.example/site.git", branch, None).unwrap(), id);
+            assert_eq!(asked(), questions, "a greeting and the branches, which older servers tell at once");
+            let commit = fetched(&server, "http://git.example/site.git", branch, None).unwrap();
+            assert_eq!(asked(), questions + 1, "and the pack");
+            assert_eq!(commit.id, id);
+            assert_eq!(commit.tree, Tree::of_folder(&SystemDisk, &work).unwrap());
+            assert_eq!(commit.tree.below("apps").count(), 5);
+        }
     }
-    assert_eq!(server.asked.lock().unwrap().len(), 6, "a greeting, the branches and the pack, for each");
 }
 
 #[test]
@@ -160,17 +176,28 @@ fn each_kind_of_trouble_is_its_own() {
     let server = Server::new(root.path());
     let missing =
         GitError::BranchMissing { branch: "nowhere".to_owned(), others: vec!["main".to_owned(), "other".to_owned()] };
-    assert_eq!(fetched(&server, "http://git.example/site.git", "nowhere", None).unwrap_err(), missing);
     assert_eq!(missing.to_string(), "the repository has no branch nowhere; it has main, other");
-    assert_eq!(fetched(&server, "http://git.example/empty.git", "main", None).unwrap_err(), GitError::Empty);
-    assert_eq!(fetched(&server, "http://git.example/none.git", "main", None).unwrap_err(), GitError::NotFound(404));
+    for is_old in [false, true] {
+        let server = Server { is_old, ..server.clone() };
+        for (repository, branch, expected) in [
+            ("site", "nowhere", &missing),
+            ("empty", "main", &GitError::Empty),
+            ("none", "main", &GitError::NotFound(404)),
+        ] {
+            let address = format!("http://git.example/{repository}.git");
+            assert_eq!(fetched(&server, &address, branch, None).unwrap_err(), *expected);
+            assert_eq!(headed(&server, &address, branch, None).unwrap_err(), *expected);
+            assert!(!expected.may_pass());
+        }
+    }
     for ssh in ["ssh://git@git.example/site.git", "git@git.example:me/site.git"] {
         assert_eq!(fetched(&server, ssh, "main", None).unwrap_err(), GitError::Ssh);
     }
     assert!(matches!(fetched(&server, "git.example", "main", None), Err(GitError::Address(_))));
     for (said, expected) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>", "it does not answer like one"),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n0000", "it does not speak protocol version 2"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n0000", "it does not answer like one"),
+        ("HTTP/1.1 400 Bad\r\ncontent-length: 0\r\n\r\n", "it does not know what Git asks"),
         ("HTTP/1.1 301 Moved\r\ncontent-length: 0\r\n\r\n", "it sends elsewhere; the address may need .git at its end"),
     ] {
         let server = Server { instead: Some(said), ..Server::new(root.path()) };
@@ -180,6 +207,7 @@ fn each_kind_of_trouble_is_its_own() {
     let server = Server { instead: Some("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n"), ..server };
     let found = fetched(&server, "http://git.example/site.git", "main", None).unwrap_err();
     assert_eq!(found, GitError::Unreachable("it answers with HTTP 503".to_owned()));
+    assert!(found.may_pass());
 }
 
 #[test]
@@ -192,6 +220,8 @@ fn a_credential_opens_what_is_private_and_is_never_shown() {
     assert_eq!(wrong, GitError::CredentialRejected { given: true });
     assert!(!format!("{wrong} {wrong:?}").contains("wrong-token"));
     assert!(fetched(&server, address, "main", Some(TOKEN)).is_ok());
+    assert_eq!(headed(&server, address, "main", Some("wrong-token")).unwrap_err(), wrong);
+    assert!(headed(&server, address, "main", Some(TOKEN)).is_ok());
     let remote = Remote { address: "https://me:secret@git.example/x", branch: "main", token: Some(TOKEN) };
     assert!(!format!("{remote:?}").contains(TOKEN) && !format!("{remote:?}").contains("secret"));
     let refused = fetched(&server, remote.address, "main", None).unwrap_err();

@@ -5,14 +5,21 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use castle_gitops::{Code, EXTERNAL_SECRETS, FLUX, LONGHORN, METALLB, Severity, Tree, Verdict, World, judge};
+use castle_gitops::{
+    Code, EXTERNAL_SECRETS, FLUX, IMAGE_AUTOMATION, LONGHORN, METALLB, Severity, Tree, Verdict, World, judge,
+};
 use support::{folder, sections, text};
 
-/// What castle makes for the castle of the fixtures.
-fn world() -> World {
+/// What castle makes for the castle of the fixtures. MetalLB is left to those that say so.
+fn world(fixture: &str) -> World {
     let mut world = World::new("clusters/blue");
-    for component in [EXTERNAL_SECRETS, METALLB, LONGHORN, FLUX] {
+    for component in [EXTERNAL_SECRETS, LONGHORN, FLUX] {
         world.install(&component);
+    }
+    if fixture.contains("left-to-flux") {
+        world.expected.push(METALLB);
+    } else {
+        world.install(&METALLB);
     }
     world.give_variables("cluster-vars", BTreeMap::from([("domain".to_owned(), "example.net".to_owned())]));
     world.stores.insert("infisical".to_owned());
@@ -31,7 +38,7 @@ fn judged(fixture: &str, world: &World) -> (Verdict, Vec<String>) {
 fn each_fixture_has_its_finding_and_no_other() {
     let (mut seen, mut wrong) = (BTreeSet::new(), Vec::new());
     for fixture in folder("tests/fixtures") {
-        let (verdict, expected) = judged(&fixture, &world());
+        let (verdict, expected) = judged(&fixture, &world(&fixture));
         let name = fixture.trim_end_matches(".txt");
         let found: Vec<String> = verdict.findings.iter().map(|it| format!("{}:{}", it.file, it.line)).collect();
         if found != expected {
@@ -70,11 +77,55 @@ fn components_serve_what_their_manifests_define() {
     }
 }
 
+/// The same for the kinds of image automation, in a release that has them in one file with all others.
+#[test]
+fn image_automation_serves_what_its_manifests_define() {
+    let Some(manifests) = support::mirror("flux-v2.8.8-install.yaml") else { return };
+    let (mut by_table, mut by_manifests) = (World::new(""), World::new(""));
+    by_manifests.apply("flux", &manifests).unwrap();
+    by_table.served = by_manifests.served.clone();
+    by_table.served.add_all(IMAGE_AUTOMATION);
+    assert_eq!(by_table.served, by_manifests.served, "the table adds nothing that is not there");
+    let fixture = "kind-not-served-image-automation.txt";
+    for (world, findings) in [(world(""), 1), (by_image_automation(), 0)] {
+        assert_eq!(judged(fixture, &world).0.findings.len(), findings);
+    }
+}
+
+fn by_image_automation() -> World {
+    let mut world = world("");
+    world.served.add_all(IMAGE_AUTOMATION);
+    world
+}
+
+/// What castle makes is its own: the key to the repository, and the one that opens what is sealed.
+#[test]
+fn secrets_of_castle_are_given_and_owned() {
+    let mut world = world("");
+    let sealed = "sops-without-decryption.txt";
+    assert!(judged(sealed, &world).0.has_errors());
+    world.give_secret("flux-system");
+    world.decrypt_with("sops-age");
+    let object = |name: &str| {
+        let path = "clusters/blue/a.yaml".to_owned();
+        let text = format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: flux-system}}\n");
+        judge(&Tree::new([(path, text.into_bytes())]), &world)
+    };
+    for own in ["flux-system", "sops-age"] {
+        let codes: Vec<Code> = object(own).findings.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, [Code::OwnedObject], "{own}");
+    }
+    assert!(object("mine").findings.is_empty());
+    let path = "clusters/blue/a.yaml".to_owned();
+    let sealed = b"apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: default}\nsops: {mac: x}\n".to_vec();
+    assert!(!judge(&Tree::new([(path, sealed)]), &world).has_errors());
+}
+
 /// The same findings, whether a component is known by its table or by its manifests.
 #[test]
 fn manifests_are_as_good_as_tables() {
     let Some(manifests) = support::mirror("metallb-native-v0.16.1.yaml") else { return };
-    let mut world = world();
+    let mut world = world("");
     world.apply("metallb", &manifests).unwrap();
     for fixture in ["owned-object.txt", "owned-object-definition.txt", "owned-component.txt", "clean.txt"] {
         let (verdict, expected) = judged(fixture, &world);

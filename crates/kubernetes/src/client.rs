@@ -17,7 +17,7 @@ use kube_core::Request;
 use kube_core::params::{
     DeleteParams, GetParams, ListParams, Patch, PatchParams, Preconditions, ValidationDirective, WatchParams,
 };
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::model::{Kind, MANAGER, Object};
@@ -254,6 +254,24 @@ impl Api {
         let (status, value) = self.exchange(ask_of(request)?).await?;
         let object = Object::told(value, &kind).ok_or_else(|| Trouble::nonsense("an object"))?;
         Ok(Applied { object, is_new: status == 201 })
+    }
+
+    /// Changes labels and managers of the very object that was seen. If it has changed since, it is a conflict.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if it is not accepted.
+    pub async fn relabel(&self, seen: &Object, metadata: Map<String, Value>) -> Result<(), Trouble> {
+        let kind = seen.kind();
+        let resource = self.resource(&kind).await?.ok_or_else(|| Trouble::NotServed(kind.clone()))?;
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let mut metadata = metadata;
+        for precondition in ["uid", "resourceVersion"] {
+            metadata.insert(precondition.to_owned(), seen.at(&format!("/metadata/{precondition}")).clone());
+        }
+        let request = Request::new(resource.path(seen.namespace()));
+        let request = request.patch(seen.name(), &params, &Patch::Merge(json!({ "metadata": metadata })));
+        self.send(request).await.map(drop)
     }
 
     /// Removes the very object that was seen, and what it owns after it.

@@ -1,6 +1,7 @@
 //! What is said: objects, the order they come in, how they fare, whose they are.
 
 mod fields;
+mod handover;
 mod manifest;
 mod mark;
 mod object;
@@ -9,10 +10,11 @@ mod stage;
 mod status;
 
 pub use fields::{Managed, Operation, agrees, leaves};
+pub use handover::{Pause, sole, unshared};
 pub use manifest::{ManifestError, manifest};
 pub use mark::Mark;
 pub use object::{Key, Kind, Object};
-pub(crate) use owners::OF_TALOS;
+pub(crate) use owners::{KUSTOMIZE, OF_TALOS};
 pub use owners::{Claim, Owner, Ownership, owners};
 pub use stage::Stage;
 pub use status::{Condition, Status, condition, status};

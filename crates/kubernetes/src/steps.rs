@@ -1,18 +1,29 @@
 //! What castle wants of a cluster: objects that are as wanted, gates that prove what comes next, and nothing left behind.
 
 mod apply;
+mod arbiter;
 mod component;
 mod expect;
 mod explain;
+mod give;
 mod inventory;
+mod obstacle;
 mod ownership;
+mod proof;
 mod prune;
 mod ready;
+mod sources;
+mod take;
 
 pub use apply::{Apply, Present};
+pub use arbiter::{Keeper, Known, Tenure, tenures};
 pub use component::{install, remove, served_step, stage_step};
 pub use expect::{Authority, Expect, Test, Unmet};
-pub use inventory::Record;
+pub use give::give;
+pub use inventory::{Record, recorded};
 pub use ownership::{inventories, rivals, survey};
+pub use proof::{PodSeen, Proof, Seen, prove};
 pub use prune::Prune;
 pub use ready::Ready;
+pub use sources::{Waiting, declared};
+pub use take::take;

@@ -6,6 +6,7 @@
 //! - [`doctor`] looks at all that a castle will need there, before anything is changed.
 //! - [`secrets`], [`platform`] and [`cluster`] have the steps of the layers that make a cluster.
 //! - [`engine`], [`networking`], [`storage`] and [`gitops`] have those of the layers [`Inside`] it, up to the handover.
+//! - [`preflight`] is what a Git repository is held against before Flux follows it.
 //!
 //! **Architecture invariant:** a layer is handed the clients it needs and no others. Nothing here prints, and nothing here knows
 //! the datacenter.
@@ -19,6 +20,7 @@ pub mod names;
 pub mod networking;
 mod placement;
 pub mod platform;
+pub mod preflight;
 pub mod secrets;
 mod site;
 pub mod storage;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_VAULT, ScaledClock};
+use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_GIT, EMBEDDED_VAULT, ScaledClock};
 use castle_seams::{Clock, Signals, SystemSignals};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -76,6 +76,9 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
     };
     let served = served.map_err(|error| error.to_string())?;
     let vault = datacenter.serve_vault(EMBEDDED_VAULT, usual(0)).await.map_err(|error| error.to_string())?;
+    let files = doors.disk.clone();
+    datacenter.follow_repositories(EMBEDDED_GIT, Arc::new(move |name| embedded::followed(files.as_ref(), name)));
+    let git = datacenter.serve_git(EMBEDDED_GIT, usual(0)).await.map_err(|error| error.to_string())?;
     let serving = Serving {
         address: served.address,
         fingerprint: served.fingerprint.clone(),
@@ -84,11 +87,14 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
         speed: args.speed,
         vault: vault.address,
         vault_fingerprint: vault.fingerprint.clone(),
+        git: git.address,
+        git_fingerprint: git.fingerprint.clone(),
     };
     embedded::announce(disk, &serving)?;
     tell(&serving, printer);
     printer.say("Ctrl-C ends it.");
     signals.next().await;
+    git.stop();
     vault.stop();
     served.stop();
     Ok(Exit::Done)
@@ -99,15 +105,25 @@ fn tell(serving: &Serving, printer: &mut Printer) {
         "The embedded datacenter serves Proxmox VE 9.2 at {}, {} times as fast as real time.\n\
          fingerprint  {}\n\
          token        {}\n\
+         vault        https://{}\n\
+         fingerprint  {}\n\
+         git          https://{}\n\
+         fingerprint  {}\n\
          It is a simulation: the token opens nothing else.",
         serving.url(),
         serving.speed,
         serving.fingerprint,
-        embedded::token()
+        embedded::token(),
+        serving.vault,
+        serving.vault_fingerprint,
+        serving.git,
+        serving.git_fingerprint,
     ));
     printer.result(&json!({
         "verb": "datacenter", "result": "serving", "address": serving.url(), "fingerprint": serving.fingerprint,
         "token": embedded::token(), "hosts": serving.hosts, "speed": serving.speed,
+        "vault": {"address": format!("https://{}", serving.vault), "fingerprint": serving.vault_fingerprint},
+        "git": {"address": format!("https://{}", serving.git), "fingerprint": serving.git_fingerprint},
     }));
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::drive::{problems, remembered};
 use crate::output::{Exit, Printer, table};
+use crate::planned::Planned;
 use crate::stand::{LOOKING, Stand, Trouble};
 
 /// Show what `up` would do, and what that means for what exists
@@ -25,6 +26,9 @@ pub(crate) struct PlanArgs {
     /// Look at every guest in full, even where the list of all guests shows nothing wrong
     #[arg(long)]
     deep: bool,
+    /// Keep the plan in this file, for `castle up --plan FILE` to do just that
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
@@ -75,6 +79,11 @@ pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit,
         printer.say(&format!("\nWhere the nodes go:\n{}", table(&rows)));
     }
     let problems = problems(&report, printer);
+    if let (Some(file), 0) = (&args.out, failed) {
+        let planned = Planned::of(&stand.kept, &identity, &report, &placed, args.deep)?;
+        planned.write(stand.kept.doors.disk.as_ref(), file)?;
+        printer.say(&format!("Kept in {0}: castle up {1} --plan {0}", file.display(), args.path.display()));
+    }
     let wait = |(step, subject, evidence)| json!({"step": step, "subject": subject, "evidence": evidence});
     let waits: Vec<Value> = waiting.into_iter().map(wait).collect();
     let objects: Vec<Value> = actions.iter().map(|(step, change)| action(step, change)).collect();
@@ -82,6 +91,7 @@ pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit,
     printer.result(&json!({
         "verb": "plan", "castle": stand.kept.castle.castle.as_str(), "result": result, "actions": objects,
         "placement": new_nodes, "waiting": waits, "predicted_seconds": seconds, "problems": problems,
+        "file": args.out.as_ref().filter(|_| failed == 0),
     }));
     Ok(exit)
 }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use castle_engine::{Layer, Outcome, Taking};
 use clap::Args;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use crate::drive::{conclude, problems};
 use crate::output::{Exit, Printer};
+use crate::planned::Planned;
 use crate::stand::{LOOKING, RAISING, Stand, Trouble, while_held};
 
 /// Raise a castle, bring it to what its file says, or go on where an earlier run was cut off
@@ -25,17 +26,22 @@ pub(crate) struct UpArgs {
     /// Look at every guest in full, even where the list of all guests shows nothing wrong
     #[arg(long)]
     deep: bool,
+    /// Do what was planned with `castle plan --out FILE`, and nothing if anything has moved since
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["layer", "deep"])]
+    plan: Option<PathBuf>,
 }
 
 pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(&args.path, printer).await?;
+    let planned = args.plan.as_ref().map(|file| Planned::read(stand.kept.doors.disk.as_ref(), file)).transpose()?;
+    let deep = planned.as_ref().map_or(args.deep, |planned| planned.deep);
     let kept = &stand.kept;
     // Before anything else: a state that cannot be sealed is none.
     kept.seal().map_err(Trouble::Failed)?;
     stand.knock().await?;
     let identity = stand.identify().await?;
     // Before anything is written anywhere: is there something in the way?
-    let ground = stand.ground(&identity.castle, args.deep);
+    let ground = stand.ground(&identity.castle, deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
     let window = stand.window(&identity.castle);
     let first_look = stand.raise(&ground, &window, &survey, &placed, LOOKING).await?;
@@ -50,8 +56,11 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
 
     let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
     let work = async {
+        if let Some(planned) = &planned {
+            hold_to(planned, &stand, printer).await?;
+        }
         let castle = stand.settle(&identity, printer).await?;
-        let ground = stand.ground(&castle, args.deep);
+        let ground = stand.ground(&castle, deep);
         let (survey, placed) = stand.lay_out(&ground).await?;
         let state = kept.state(castle.clone()).map_err(Trouble::Failed)?;
         let room = kept.strongroom(&castle, Some(state));
@@ -78,4 +87,28 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
     // A lease that cannot be given back runs out by itself.
     let _ = held.lease.release().await;
     exit
+}
+
+/// Refuses if what would be done now is not what was planned. Asked under the lease, so that no other castle moves anything in between.
+async fn hold_to(planned: &Planned, stand: &Stand, printer: &mut Printer) -> Result<(), Trouble> {
+    let identity = stand.identify().await?;
+    let ground = stand.ground(&identity.castle, planned.deep);
+    let (survey, placed) = stand.lay_out(&ground).await?;
+    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING).await?;
+    let report = stand.look(&graph, &identity.castle).await;
+    let now = Planned::of(&stand.kept, &identity, &report, &placed, planned.deep)?;
+    let moved = planned.moved(&now);
+    if moved.is_empty() {
+        return Ok(());
+    }
+    printer.complain_to_people("This is not what was planned any more:");
+    for one in &moved {
+        printer.complain_to_people(&format!("  {one}"));
+    }
+    printer.complain_to_people("Nothing was changed.\n  next: castle plan --out FILE, and look at it again");
+    let problem = |one: &String| json!({"severity": "error", "summary": one, "hint": "castle plan --out FILE"});
+    let problems: Vec<Value> = moved.iter().map(problem).collect();
+    let name = stand.kept.castle.castle.as_str();
+    printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
+    Err(Trouble::Said(Exit::Refused))
 }

@@ -91,6 +91,8 @@ fn child(folder: &Path) -> ExitCode {
         let setting = castle::Setting {
             verb: "up",
             castle: CastleId { name: "blue".into(), lineage: "x".into(), generation: 1 },
+            name: "blue on nothing".to_owned(),
+            nodes: Vec::new(),
             layer: None,
             folder: &folder.join("state"),
             disk: Arc::new(SystemDisk),
@@ -161,6 +163,11 @@ fn what_failed_what_that_stopped_and_what_to_do_is_said() {
     let problems: Vec<&str> =
         result["problems"].as_array().unwrap().iter().map(|problem| problem["summary"].as_str().unwrap()).collect();
     assert_eq!(problems[..2], ["file: made twice", "not begun: it needs model/file/4"]);
+    let first = &result["problems"][0];
+    assert_eq!((&first["wanted"], &first["seen"]), (&"make".into(), &"made twice".into()));
+    assert_eq!(first["did"], "make; did not begin 7 steps that need it");
+    assert_eq!(first["hint"], "castle doctor; then run the same command again");
+    assert_eq!((&result["layers"][0]["layer"], &result["layers"][0]["acted"]), (&"model".into(), &4.into()));
 }
 
 #[test]

@@ -21,7 +21,12 @@ fn steady(text: &str) -> String {
     let word =
         |word: &str| if word.contains('.') && word.parse::<f64>().is_ok() { "...".to_owned() } else { word.to_owned() };
     let line = |line: &str| line.split(' ').map(word).collect::<Vec<_>>().join(" ");
-    text.lines().filter(|line| !line.contains(" s  platform/")).map(line).collect::<Vec<_>>().join("\n")
+    let is_timing = |line: &str| ["By layer: ", "Critical path: "].iter().any(|begin| line.starts_with(begin));
+    text.lines()
+        .filter(|line| !line.contains(" s  platform/") && !is_timing(line))
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]

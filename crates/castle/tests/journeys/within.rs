@@ -130,7 +130,7 @@ impl Within {
         let claim = SystemDisk.try_lock(&folder.join(".serving"), 0o600).unwrap();
         let serving = json!({
             "address": hypervisor.0, "fingerprint": hypervisor.1, "process": std::process::id(), "hosts": ["pve"],
-            "speed": speed, "vault": vault.0, "vault_fingerprint": vault.1,
+            "speed": speed, "vault": vault.0, "vault_fingerprint": vault.1, "git": vault.0, "git_fingerprint": vault.1,
         });
         SystemDisk.replace(&folder.join("serving.json"), serving.to_string().as_bytes(), 0o600).unwrap();
         world.write("vault-ca.pem", own.2);

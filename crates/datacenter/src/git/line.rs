@@ -47,18 +47,20 @@ async fn respond(
         world.draw(&format!("git call {host}"), span)
     };
     datacenter.shared.clock.sleep(latency).await;
-    let world = datacenter.world();
+    let mut world = datacenter.world();
     if world.git.state(host) != Some(true) {
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let path = head.uri.path();
-    let (repository, service) = [("/info/refs", "GET"), ("/git-upload-pack", "POST")]
-        .into_iter()
-        .find_map(|(ending, method)| {
-            let path = path.strip_suffix(ending).filter(|_| head.method == method)?;
-            Some((world.git.repository(host, &plain(path)), ending))
-        })
-        .unwrap_or((None, ""));
+    let asked = [("/info/refs", "GET"), ("/git-upload-pack", "POST")].into_iter().find_map(|(ending, method)| {
+        let path = path.strip_suffix(ending).filter(|_| head.method == method)?;
+        Some((plain(path), ending))
+    });
+    let (place, service) = asked.unwrap_or_default();
+    if let Err(why) = world.git.refresh(host, &place) {
+        return Ok(told(503, "text/plain", format!("{why}\n").into_bytes()));
+    }
+    let repository = world.git.repository(host, &place);
     let Some(repository) = repository else { return Ok(told(404, "text/plain", b"Not Found\n".to_vec())) };
     let authorization = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = authorization.and_then(token);

@@ -1,5 +1,7 @@
 //! Protocol version 2: packets in, packets out.
 
+use std::collections::BTreeSet;
+
 use super::Repository;
 use super::objects::{Id, hex, pack};
 
@@ -61,7 +63,10 @@ fn refs(repository: &Repository, lines: &[String]) -> Vec<u8> {
         let symbol = if tells_symbols { format!(" symref-target:refs/heads/{branch}") } else { String::new() };
         line(&mut out, &format!("{} HEAD{symbol}", hex(id)));
     }
-    for (branch, id) in &repository.branches {
+    let asked = prefixes.iter().filter_map(|prefix| prefix.strip_prefix("refs/heads/"));
+    let asked = asked.filter(|name| repository.is_following && !name.is_empty() && !name.ends_with('/'));
+    let names: BTreeSet<&str> = repository.branches.keys().map(String::as_str).chain(asked).collect();
+    for (branch, id) in names.into_iter().filter_map(|name| Some((name, repository.branch(name)?))) {
         let name = format!("refs/heads/{branch}");
         if is_wanted(&name) {
             line(&mut out, &format!("{} {name}", hex(id)));

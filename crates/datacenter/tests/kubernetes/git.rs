@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use castle_datacenter::{Blueprint, Datacenter, Latencies};
+use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_GIT, Latencies};
 use castle_seams::SystemClock;
 
 const URL: &str = "https://git.example.com/team/castle.git";
@@ -61,4 +61,44 @@ fn git_clones_what_was_pushed_and_is_refused_without_the_token() {
     let (is_in, why) = run(&["-C", "all", "pull", "-q"]).unwrap();
     assert!(is_in, "{why}");
     assert_eq!(run(&["-C", "all", "rev-list", "--count", "HEAD"]).unwrap().1, "3");
+}
+
+#[test]
+fn git_clones_what_a_folder_holds_now_on_any_branch() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let datacenter =
+        Datacenter::new(Blueprint::embedded(&[]).with_latencies(Latencies::none()), Arc::new(SystemClock::new()));
+    let told = Arc::new(Mutex::new(Ok(BTreeMap::from([("a/b.yaml".to_owned(), b"one: 1\n".to_vec())]))));
+    let source = told.clone();
+    let source = move |path: &str| match path {
+        "blue" => source.lock().unwrap().clone().map(Some),
+        _ => Ok(None),
+    };
+    datacenter.follow_repositories(EMBEDDED_GIT, Arc::new(source));
+    let serving = runtime.block_on(datacenter.serve_git(EMBEDDED_GIT, "127.0.0.1:0".parse().unwrap())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let authority = folder.path().join("authority.pem");
+    std::fs::write(&authority, &serving.authority).unwrap();
+    let run = |arguments: &[&str]| git(folder.path(), &authority, arguments);
+    let url = format!("https://{}/blue.git", serving.address);
+    let Some((is_in, refs)) = run(&["ls-remote", &url]) else { return };
+    assert!(is_in, "{refs}");
+    let id = refs.split_whitespace().next().unwrap().to_owned();
+    assert_eq!(refs, format!("{id}\tHEAD\n{id}\trefs/heads/main"));
+    for (branch, name) in [("main", "one"), ("next", "two")] {
+        let (is_in, why) = run(&["clone", "-q", "-b", branch, &url, name]).unwrap();
+        assert!(is_in, "{why}");
+        assert_eq!(run(&["-C", name, "rev-parse", "HEAD"]).unwrap().1, id);
+        assert_eq!(run(&["-C", name, "fsck", "--strict", "--no-progress"]).unwrap(), (true, String::new()));
+    }
+    *told.lock().unwrap() = Ok(BTreeMap::from([("c.yaml".to_owned(), b"two: 2\n".to_vec())]));
+    let (is_in, why) = run(&["-C", "one", "pull", "-q"]).unwrap();
+    assert!(is_in, "{why}");
+    assert_eq!(run(&["-C", "one", "rev-list", "--count", "HEAD"]).unwrap().1, "2");
+    assert_eq!(run(&["-C", "one", "ls-files"]).unwrap().1, "c.yaml");
+    *told.lock().unwrap() = Err("the folder gitops is gone".to_owned());
+    let (is_in, why) = run(&["-C", "one", "pull", "-q"]).unwrap();
+    assert!(!is_in && why.contains("the folder gitops is gone"), "{why}");
+    let (is_in, why) = run(&["ls-remote", &url.replace("blue", "green")]).unwrap();
+    assert!(!is_in && why.contains("not found"), "{why}");
 }

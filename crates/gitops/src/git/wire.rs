@@ -12,6 +12,16 @@ pub(super) enum Packet<'p> {
     Delimiter,
 }
 
+impl<'p> Packet<'p> {
+    /// A line of text, without its end.
+    pub(super) fn line(&self) -> Option<&'p [u8]> {
+        match self {
+            Self::Data(data) => Some(data.trim_ascii_end()),
+            Self::Flush | Self::Delimiter => None,
+        }
+    }
+}
+
 /// All packets of an answer.
 pub(super) fn packets(mut body: &[u8]) -> Result<Vec<Packet<'_>>, GitError> {
     const CUT: GitError = GitError::Damaged("a packet without an end");
@@ -44,7 +54,7 @@ fn packet(text: &str) -> String {
 }
 
 /// A command of protocol version 2.
-pub(super) fn command(name: &str, arguments: &[String]) -> String {
+pub(super) fn command(name: &str, arguments: &[&str]) -> String {
     let mut body =
         packet(&format!("command={name}")) + &packet("agent=castle") + &packet("object-format=sha1") + "0001";
     for argument in arguments {
@@ -53,10 +63,16 @@ pub(super) fn command(name: &str, arguments: &[String]) -> String {
     body + "0000"
 }
 
-/// The pack in the answer to a fetch.
+/// What asks a server from before version 2 for one commit.
+pub(super) fn old_fetch(id: &str) -> String {
+    let want = format!("want {id} no-progress ofs-delta shallow side-band-64k agent=castle");
+    packet(&want) + &packet("deepen 1") + "0000" + &packet("done")
+}
+
+/// The pack in the answer to a fetch: behind the word for it, or behind the `NAK` of older servers.
 pub(super) fn pack(body: &[u8]) -> Result<Vec<u8>, GitError> {
     let mut packets = packets(body)?.into_iter();
-    let begins = packets.any(|packet| matches!(packet, Packet::Data(data) if data.trim_ascii_end() == b"packfile"));
+    let begins = packets.any(|packet| matches!(packet.line(), Some(b"packfile" | b"NAK")));
     if !begins {
         return Err(GitError::Damaged("no pack came"));
     }

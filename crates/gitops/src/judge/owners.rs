@@ -1,10 +1,10 @@
-//! One owner for every object: what castle owns, a repository must leave alone.
+//! One owner for every object: what castle owns, a repository must leave alone; what castle leaves to it, it must bring.
 
 use std::collections::BTreeMap;
 
 use super::served::chart;
 use super::{Case, Code, Finding};
-use crate::kinds::KUBERNETES;
+use crate::kinds::{Component, FLUX, KUBERNETES};
 use crate::object::Object;
 
 const SSA: &str = "/metadata/annotations/kustomize.toolkit.fluxcd.io~1ssa";
@@ -22,12 +22,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
                 let why = format!(
                     "castle owns it ({component}), and Flux applies by force: two owners would take it from each other"
                 );
-                let fix = if component == "castle" {
-                    "remove it from the repository: castle makes it from castle.yaml".to_owned()
-                } else {
-                    format!("remove it from the repository, or switch {component} off in castle.yaml")
-                };
-                (Finding::of(Code::OwnedObject, object, "", why, fix), 0)
+                (Finding::of(Code::OwnedObject, object, "", why, way_out(&component)), 0)
             };
             owned.entry(key).or_insert_with(first).1 += 1;
         }
@@ -44,7 +39,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
                 format!(
                     "installs the chart {chart}, and castle installs {component}: Helm would take over castle's objects"
                 ),
-                format!("remove it, or switch {component} off in castle.yaml"),
+                way_out(component),
             ));
         }
     }
@@ -54,7 +49,58 @@ pub(super) fn judge(case: &mut Case<'_>) {
         }
         components.push(finding);
     }
+    components.extend(case.world.expected.iter().filter_map(|component| missing(case, component)));
     case.findings.extend(components);
+}
+
+/// How two owners become one.
+fn way_out(component: &str) -> String {
+    match component {
+        "castle" => "remove it from the repository: castle makes it from castle.yaml".to_owned(),
+        flux if flux == FLUX.name => "remove it from the repository: castle installs Flux".to_owned(),
+        _ => {
+            format!("remove it from the repository; or give {component} to Flux: castle handover {component} --to flux")
+        }
+    }
+}
+
+/// A component that castle leaves to the repository, if that does not bring it.
+fn missing(case: &Case<'_>, component: &Component) -> Option<Finding> {
+    let Component { name, charts, workload, kinds, .. } = component;
+    let objects = || case.forest.objects().map(|(_, object)| object);
+    let is_released = objects()
+        .filter(|object| object.is("helm.toolkit.fluxcd.io", "HelmRelease"))
+        .any(|release| chart(case.forest, release).is_some_and(|chart| charts.contains(&chart.as_str())));
+    let is_defined = objects().any(|object| {
+        object.is("apiextensions.k8s.io", "CustomResourceDefinition")
+            && kinds.iter().any(|kinds| kinds.group == object.text("/spec/group"))
+    });
+    let runs =
+        objects().any(|object| matches!(object.kind(), "Deployment" | "DaemonSet") && object.name().contains(workload));
+    if is_released || (is_defined && runs) {
+        return None;
+    }
+    // What could not be built has been told, and mending it comes first.
+    if case.forest.groups.iter().any(|group| group.failure.is_some() || !group.has_folder) {
+        return None;
+    }
+    let is_whole = case.forest.groups.iter().all(|group| group.notes.is_empty());
+    let lacks = match (is_defined, runs) {
+        (true, false) => format!("defines its kinds, but has no {workload}"),
+        (false, true) => format!("has {workload}, but does not define its kinds"),
+        _ => "does not bring it".to_owned(),
+    };
+    let (code, end) = if is_whole {
+        (Code::ComponentMissing, "nobody would install it")
+    } else {
+        (Code::NotJudged, "perhaps by what castle does not look into")
+    };
+    let why = format!("castle.yaml leaves {name} to Flux (owner: flux), and the repository {lacks}: {end}");
+    let fix = format!(
+        "add a HelmRelease of the chart {} or its manifests to the repository; or let castle install it: castle handover {name} --to castle",
+        charts.join(" or ")
+    );
+    Some(Finding { subject: (*name).to_owned(), ..Finding::of(code, &case.world.entry, "", why, fix) })
 }
 
 /// The component that owns an object, if castle does.

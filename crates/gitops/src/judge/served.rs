@@ -136,7 +136,7 @@ fn not_served(case: &Case<'_>, providers: &[Provider<'_>], unknown: &BTreeSet<St
         (None, "image.toolkit.fluxcd.io") => (
             Code::KindNotServed,
             format!("{kind} needs the controllers of image automation, which are not installed"),
-            "let Flux be installed with them, or remove the object".to_owned(),
+            "write imageAutomation: true under gitops in castle.yaml, or remove the object".to_owned(),
         ),
         (None, "source.extensions.fluxcd.io") => (
             Code::KindNotServed,

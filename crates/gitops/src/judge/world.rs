@@ -25,6 +25,8 @@ pub struct World {
     pub owned: BTreeMap<Reference, String>,
     /// Charts that would install a component of castle's again, and the component.
     pub charts: BTreeMap<String, String>,
+    /// Components that the repository is to install.
+    pub expected: Vec<Component>,
     /// Namespaces that are there.
     pub namespaces: BTreeSet<String>,
     /// ConfigMaps that are there, by namespace and name, with what is in them.
@@ -58,6 +60,7 @@ impl World {
             served,
             owned: BTreeMap::new(),
             charts: BTreeMap::new(),
+            expected: Vec::new(),
             namespaces: NAMESPACES.map(str::to_owned).into(),
             config_maps: BTreeMap::new(),
             secrets: BTreeSet::new(),
@@ -65,10 +68,15 @@ impl World {
         }
     }
 
-    /// Adds a component that castle installs, by what is known of its kind.
-    pub fn install(&mut self, component: &Component) {
+    /// Adds a component that is there before Flux begins, and is not castle's.
+    pub fn find(&mut self, component: &Component) {
         self.served.add_all(component.kinds);
         self.namespaces.insert(component.namespace.to_owned());
+    }
+
+    /// Adds a component that castle installs, by what is known of its kind.
+    pub fn install(&mut self, component: &Component) {
+        self.find(component);
         for chart in component.charts {
             self.charts.insert((*chart).to_owned(), component.name.to_owned());
         }
@@ -86,19 +94,22 @@ impl World {
     /// [`YamlError`] if they cannot be read.
     pub fn apply(&mut self, component: &str, manifests: &str) -> Result<(), YamlError> {
         for document in yaml::read(manifests)? {
-            let object = Object { value: document.value, file: component.to_owned(), lines: document.lines };
-            define(&mut self.served, &object);
-            match object.kind() {
-                "Namespace" => drop(self.namespaces.insert(object.name().to_owned())),
-                "Secret" => {
-                    let reference = object.reference();
-                    self.secrets.insert((reference.namespace, reference.name));
-                }
-                _ => {}
-            }
-            self.owned.insert(object.reference(), component.to_owned());
+            self.apply_object(component, document.value);
         }
         Ok(())
+    }
+
+    /// Adds one object of a component, as [`World::apply`] does.
+    pub fn apply_object(&mut self, component: &str, value: Value) {
+        let object = Object::written(value, component);
+        let reference = object.reference();
+        define(&mut self.served, &object);
+        match object.kind() {
+            "Namespace" => drop(self.namespaces.insert(reference.name.clone())),
+            "Secret" => drop(self.secrets.insert((reference.namespace.clone(), reference.name.clone()))),
+            _ => {}
+        }
+        self.owned.insert(reference, component.to_owned());
     }
 
     /// Adds an object that castle owns.
@@ -114,6 +125,18 @@ impl World {
         self.own("castle", "", "ConfigMap", FLUX_SYSTEM, name);
         self.config_maps.insert((FLUX_SYSTEM.to_owned(), name.to_owned()), values);
         self.entry.value["spec"]["postBuild"] = json!({"substituteFrom": [{"kind": "ConfigMap", "name": name}]});
+    }
+
+    /// Adds a Secret beside Flux that castle makes.
+    pub fn give_secret(&mut self, name: &str) {
+        self.own("castle", "", "Secret", FLUX_SYSTEM, name);
+        self.secrets.insert((FLUX_SYSTEM.to_owned(), name.to_owned()));
+    }
+
+    /// Lets the first Kustomization open what SOPS has sealed, with the age key in a Secret that castle makes.
+    pub fn decrypt_with(&mut self, secret: &str) {
+        self.give_secret(secret);
+        self.entry.value["spec"]["decryption"] = json!({"provider": "sops", "secretRef": {"name": secret}});
     }
 
     /// The component that kinds of a group are of.

@@ -1,5 +1,7 @@
 //! The mark that says whose an object is.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::Object;
@@ -29,6 +31,9 @@ impl Mark {
         Self { castle: castle.to_owned(), layer: layer.to_owned(), component: component.to_owned() }
     }
 
+    /// The labels that a mark consists of.
+    pub(super) const LABELS: [&str; 3] = [CASTLE, LAYER, COMPONENT];
+
     /// The mark that an object has.
     #[must_use]
     pub fn of(object: &Object) -> Option<Self> {
@@ -39,6 +44,12 @@ impl Mark {
     #[must_use]
     pub fn selector(&self) -> String {
         format!("{CASTLE}={},{LAYER}={},{COMPONENT}={}", self.castle, self.layer, self.component)
+    }
+
+    /// What selects the objects of all components of these castles.
+    #[must_use]
+    pub(crate) fn any_of(castles: &BTreeSet<&str>) -> String {
+        format!("{CASTLE} in ({})", castles.iter().copied().collect::<Vec<_>>().join(","))
     }
 
     /// The object with the mark.

@@ -112,7 +112,8 @@ impl Ownership {
 /// How fields tell.
 const FIELDS: &str = "fields";
 
-const KUSTOMIZE: [&str; 2] = ["kustomize.toolkit.fluxcd.io/namespace", "kustomize.toolkit.fluxcd.io/name"];
+/// The labels by which Flux knows what a Kustomization owns.
+pub(crate) const KUSTOMIZE: [&str; 2] = ["kustomize.toolkit.fluxcd.io/namespace", "kustomize.toolkit.fluxcd.io/name"];
 const HELM_RELEASE: [&str; 2] = ["helm.toolkit.fluxcd.io/namespace", "helm.toolkit.fluxcd.io/name"];
 const HELM: [&str; 2] = ["meta.helm.sh/release-namespace", "meta.helm.sh/release-name"];
 

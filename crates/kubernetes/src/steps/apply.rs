@@ -103,7 +103,7 @@ impl Apply {
 }
 
 /// Whether a dry run would change nothing.
-fn is_same(tried: &Object, live: &Object) -> bool {
+pub(super) fn is_same(tried: &Object, live: &Object) -> bool {
     let bare = |object: &Object| {
         let mut value = object.value().clone();
         if let Value::Object(metadata) = &mut value["metadata"] {
@@ -182,7 +182,7 @@ impl Step for Apply {
 }
 
 /// All results, or the fault that says most: one that no waiting helps, before any other.
-fn worst<T>(results: Vec<Result<T, Fault>>) -> Result<Vec<T>, Fault> {
+pub(super) fn worst<T>(results: Vec<Result<T, Fault>>) -> Result<Vec<T>, Fault> {
     let (mut fine, mut faults) = (Vec::new(), Vec::new());
     for result in results {
         match result {

@@ -43,6 +43,15 @@ pub(super) async fn read(api: &Api, mark: &Mark) -> Result<Option<Object>, Fault
     }
 }
 
+/// The objects of a component that castle has ever wanted, if it has an inventory of them.
+///
+/// # Errors
+///
+/// [`Fault`] if the API does not say, or if the inventory is not castle's.
+pub async fn recorded(api: &Api, mark: &Mark) -> Result<Option<BTreeSet<Key>>, Fault> {
+    Ok(read(api, mark).await?.as_ref().map(listed))
+}
+
 /// Writes an inventory.
 pub(super) async fn write(api: &Api, mark: &Mark, objects: &BTreeSet<Key>) -> Result<(), Fault> {
     let key = key(mark);

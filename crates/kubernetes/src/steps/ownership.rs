@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use castle_engine::Fault;
 
 use super::inventory::{self, NAMESPACE};
+use super::sources::{Source, sources};
 use crate::client::{Api, Mode, Resource, Rival, Scope, Trouble, together};
 use crate::model::{Key, Mark, OF_TALOS, Object, Owner, Ownership, owners};
 
@@ -33,23 +34,14 @@ pub async fn inventories(api: &Api) -> Result<BTreeMap<Key, BTreeSet<Owner>>, Fa
             _ => {}
         }
     }
-    let served = api.served().await.map_err(fault_of("API"))?;
-    for (group, kind) in [("kustomize.toolkit.fluxcd.io", "Kustomization"), ("helm.toolkit.fluxcd.io", "HelmRelease")] {
-        let (is_flux, Some(kind)) = (kind == "Kustomization", served.preferred(group, kind)) else { continue };
-        for source in api.list(kind, &Scope::default()).await.map_err(fault_of(&kind.kind))?.objects {
-            for entry in source.list("/status/inventory/entries") {
-                if let Some(key) = entry["id"].as_str().and_then(from_id) {
-                    let (namespace, name) = (source.namespace().to_owned(), source.name().to_owned());
-                    add(key, if is_flux { Owner::Flux(namespace, name) } else { Owner::Helm(namespace, name) });
-                }
-            }
-        }
+    for Source { owner, listed, .. } in sources(api).await? {
+        listed.into_iter().for_each(|key| add(key, owner.clone()));
     }
     Ok(found)
 }
 
 /// An id as Flux writes it: namespace, name, group and kind, with underscores between; a colon in a name is two.
-fn from_id(id: &str) -> Option<Key> {
+pub(super) fn from_id(id: &str) -> Option<Key> {
     let (namespace, rest) = id.split_once('_')?;
     let (rest, kind) = rest.rsplit_once('_')?;
     let (name, group) = rest.rsplit_once('_')?;
@@ -87,7 +79,7 @@ pub async fn rivals(api: &Api, wanted: &Object) -> Result<Vec<Rival>, Fault> {
     }
 }
 
-fn fault_of(kind: &str) -> impl Fn(Trouble) -> Fault {
+pub(super) fn fault_of(kind: &str) -> impl Fn(Trouble) -> Fault {
     let key = Key::new("", kind, "", "(all)");
     move |trouble| trouble.fault(&key)
 }

@@ -91,7 +91,8 @@ impl World {
             }
             Component::Flux => {
                 let Some(errand) = self.kubernetes(cluster, |kube| kube.git_errand(of)) else { return };
-                let told = errand.and_then(|errand| errand.run(&self.git).map_err(|why| ("GitOperationFailed", why)));
+                let told =
+                    errand.and_then(|errand| errand.run(&mut self.git).map_err(|why| ("GitOperationFailed", why)));
                 self.kubernetes(cluster, |kube| kube.git_told(of, told));
             }
             Component::MetalLb | Component::Longhorn => {}

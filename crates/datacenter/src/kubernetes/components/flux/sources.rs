@@ -31,7 +31,7 @@ enum Credential {
 
 impl GitErrand {
     /// Fetches it: the id of the commit, and its files.
-    pub(crate) fn run(&self, hosts: &crate::git::Hosts) -> Result<(String, Files), String> {
+    pub(crate) fn run(&self, hosts: &mut crate::git::Hosts) -> Result<(String, Files), String> {
         let shown = match &self.credential {
             Credential::None => Shown::Nothing,
             Credential::Token(token) => Shown::Token(token),
@@ -44,6 +44,7 @@ impl GitErrand {
                 Refusal::Down => format!("unable to list remote for '{url}': dial tcp: connect: connection refused"),
                 Refusal::Credential => format!("unable to list remote for '{url}': authentication required"),
                 Refusal::NoRepository => format!("unable to list remote for '{url}': repository not found"),
+                Refusal::Source(why) => format!("unable to list remote for '{url}': {why}"),
                 Refusal::Empty => format!("unable to list remote for '{url}': remote repository is empty"),
                 Refusal::NoBranch if self.commit.is_empty() => {
                     format!("unable to clone '{url}': couldn't find remote ref \"refs/heads/{}\"", self.branch)

@@ -1,0 +1,201 @@
+//! A component that castle takes over from Flux, in two phases: first both have it and Flux is kept from it; once no tree declares it
+//! any more, it is castle's alone. Which phase it is, the cluster tells.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use castle_engine::{
+    Change, Class, Decision, Fault, GraphBuilder, Handle, Impact, Layer, Operation, Place, Step, StepId,
+};
+use castle_seams::BoxFuture;
+use serde_json::{Map, Value};
+
+use super::apply::{is_same, worst};
+use super::obstacle::{Obstacle, clear};
+use super::sources::{sources, waited_for};
+use super::{Present, Record};
+use crate::client::{Api, Mode, Rival, together};
+use crate::model::{Claim, Key, Mark, Object, Operation as Written, Owner, Pause, agrees, owners, sole};
+
+/// Why castle does not take what a chart has installed, and what a person can do.
+const CHART: &str = "commit `suspend: true` to the HelmRelease and wait until it is applied; then remove the HelmRelease from the Git \
+                     repository: what is suspended is not uninstalled; then remove the release's Secrets (kubectl delete secret \
+                     --selector owner=helm,name=RELEASE) and the labels and annotations of Helm from its objects, and try again";
+
+/// Wants objects that Flux has to be castle's, as they are: nothing is made, removed or restarted, and nobody is overruled.
+struct Take {
+    objects: Vec<Object>,
+    mark: Mark,
+}
+
+/// What is left to do with an object.
+#[derive(Clone, PartialEq)]
+enum Left {
+    /// It is as wanted, in this phase.
+    Nothing,
+    /// Castle has yet to say what it wants.
+    Apply(Object),
+    /// Flux has yet to lose its labels, or its fields.
+    Shed(Object, Map<String, Value>),
+}
+
+/// Wants objects of a component that Flux has to be castle's. What of them is not there is left for castle to install afterwards.
+pub fn take(graph: &mut GraphBuilder, api: &Handle<Api>, objects: &[Object], mark: &Mark) {
+    let id = |name: &str| StepId::new(&Layer::new(&mark.layer), &mark.component, name);
+    let recorded = graph.step(id("record"), Place::default(), (api.clone(),), Record::new(objects, mark));
+    let objects = objects.iter().map(|object| mark.on(object.clone())).collect();
+    let take = Take { objects, mark: mark.clone() };
+    graph.step(id("take"), Place::default(), (api.clone(), recorded), take);
+}
+
+impl Take {
+    /// Whether somebody has an object who is neither Flux nor castle.
+    fn stranger(&self, live: &Object, listed: &BTreeMap<Key, BTreeSet<Owner>>) -> Option<Obstacle> {
+        let (key, claims) = (live.key(), owners(live, listed).claims);
+        let look = format!("kubectl get {} --output yaml --show-managed-fields", key.for_kubectl());
+        let belongs = |owner: &Owner| format!("belongs to {owner}");
+        // Whoever only manages some of its fields does not own it.
+        let is_declared = |claim: &&Claim| claim.evidence.iter().any(|by| by != "fields");
+        for claim in claims.iter().filter(is_declared) {
+            match &claim.owner {
+                Owner::Helm(..) => return Some(Obstacle::new(&key, belongs(&claim.owner), CHART)),
+                Owner::Castle(Some(mark)) if *mark != self.mark => {
+                    return Some(Obstacle::new(&key, belongs(&claim.owner), look));
+                }
+                Owner::Castle(_) | Owner::Flux(..) => {}
+                other => return Some(Obstacle::new(&key, belongs(other), look)),
+            }
+        }
+        let is_known = |claim: &Claim| matches!(claim.owner, Owner::Castle(_) | Owner::Flux(..));
+        match claims.iter().find(|claim| !is_known(claim)) {
+            _ if claims.iter().any(is_known) => None,
+            Some(claim) => Some(Obstacle::new(&key, belongs(&claim.owner), look)),
+            None => Some(Obstacle::new(&key, "belongs to nobody castle knows", look)),
+        }
+    }
+
+    /// What is left to do with an object, or who wants something else of it.
+    async fn left(&self, api: &Api, wanted: Object, live: &Object, pause: Pause) -> Result<Result<Left, Vec<Obstacle>>, Fault> {
+        let shed = || match sole(live, pause) {
+            Some(metadata) => Left::Shed(live.clone(), metadata),
+            None => Left::Nothing,
+        };
+        if agrees(&wanted, live).is_ok() {
+            return Ok(Ok(shed()));
+        }
+        // Should it be gone by then, none is made in its place.
+        let mut wanted = wanted;
+        wanted.value_mut()["metadata"]["uid"] = live.at("/metadata/uid").clone();
+        match api.apply(&wanted, Mode::DryRun).await {
+            Ok(tried) if is_same(&tried.object, live) => Ok(Ok(shed())),
+            Ok(_) => Ok(Ok(Left::Apply(wanted))),
+            Err(trouble) if trouble.rivals().is_empty() => Err(trouble.fault(&wanted.key())),
+            Err(trouble) => Ok(Err(trouble.rivals().iter().map(|rival| quarrel(&wanted.key(), rival)).collect())),
+        }
+    }
+}
+
+/// Two who want something else of a field.
+fn quarrel(key: &Key, Rival { manager, field }: &Rival) -> Obstacle {
+    let owner = Owner::of_manager(manager, Written::Apply).unwrap_or_else(|| Owner::Other(manager.clone()));
+    let next = match owner {
+        Owner::Flux(..) | Owner::Helm(..) => {
+            "make them equal, in the Git repository or by `patches` of the component in castle.yaml, and try again".to_owned()
+        }
+        _ => format!("kubectl get {} --output yaml --show-managed-fields; make them equal", key.for_kubectl()),
+    };
+    Obstacle::new(key, format!("{field} is wanted otherwise by {owner} ({manager}) than by castle"), next)
+}
+
+impl Step for Take {
+    type Needs = (Arc<Api>, Arc<Present>);
+    type Observed = Vec<Left>;
+    type Output = ();
+
+    fn observe<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Vec<Left>, Fault>> {
+        Box::pin(async move {
+            let look = async |object: &Object| {
+                let found = api.get(&object.kind(), object.namespace(), object.name()).await;
+                found.map_err(|trouble| trouble.fault(&object.key()))
+            };
+            let found = worst(together(self.objects.iter().map(look).collect()).await)?;
+            let pairs: Vec<(&Object, Object)> =
+                self.objects.iter().zip(found).filter_map(|(wanted, live)| Some((wanted, live?))).collect();
+            let subject = format!("{}/{}", self.mark.layer, self.mark.component);
+            if pairs.is_empty() {
+                let fault = Fault::guard(subject, "there is nothing of it in the cluster that could be taken over");
+                return Err(fault.next("castle up"));
+            }
+            if let Some((_, ending)) = pairs.iter().find(|(_, live)| live.is_ending()) {
+                let key = ending.key();
+                let fault = Fault::new(Class::RetryableAfter(None), key.to_string(), "is on its way out");
+                return Err(fault.next(format!("kubectl get {} --output yaml", key.for_kubectl())));
+            }
+            let sources = sources(api).await?;
+            let mut listed: BTreeMap<Key, BTreeSet<Owner>> = BTreeMap::new();
+            for source in &sources {
+                for key in &source.listed {
+                    listed.entry(key.clone()).or_default().insert(source.owner.clone());
+                }
+            }
+            let strangers: Vec<Obstacle> = pairs.iter().filter_map(|(_, live)| self.stranger(live, &listed)).collect();
+            clear(&self.mark, &strangers)?;
+            let keys = self.objects.iter().map(Object::key).collect();
+            let pause = if waited_for(&sources, &keys).is_empty() { Pause::Off } else { Pause::On };
+            let looks = pairs.iter().map(|(wanted, live)| self.left(api, pause.of((*wanted).clone()), live, pause));
+            let (mut left, mut rivals) = (Vec::new(), Vec::new());
+            for look in worst(together(looks.collect()).await)? {
+                match look {
+                    Ok(one) => left.push(one),
+                    Err(more) => rivals.extend(more),
+                }
+            }
+            clear(&self.mark, &rivals)?;
+            Ok(left)
+        })
+    }
+
+    fn decide(&self, _: &Self::Needs, observed: &Vec<Left>) -> Decision {
+        let text = |text: &str| Some(text.to_owned());
+        let mut apply = Change::new("apply", Impact::InPlace);
+        let mut shed = Change::new("shed", Impact::InPlace);
+        for left in observed {
+            match left {
+                Left::Nothing => {}
+                Left::Apply(object) => {
+                    apply = apply.differing(&object.key().to_string(), text("Flux"), text("castle and Flux"));
+                }
+                Left::Shed(object, _) => {
+                    shed = shed.differing(&object.key().to_string(), text("castle and Flux"), text("castle"));
+                }
+            }
+        }
+        // First all of them are castle's: then none of them may be left to nobody.
+        [apply, shed].into_iter().find(|change| !change.differences.is_empty()).map_or(Decision::Nothing, Decision::Change)
+    }
+
+    fn act<'a>(
+        &'a self,
+        (api, _): &'a Self::Needs,
+        observed: &'a Vec<Left>,
+        change: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let is_applying = change.verb == "apply";
+            let act = async |left: &Left| match left {
+                Left::Apply(object) if is_applying => {
+                    let applied = api.apply(object, Mode::Real).await;
+                    applied.map(drop).map_err(|trouble| trouble.fault(&object.key()))
+                }
+                Left::Shed(seen, metadata) if !is_applying => {
+                    api.relabel(seen, metadata.clone()).await.map_err(|trouble| trouble.fault(&seen.key()))
+                }
+                _ => Ok(()),
+            };
+            worst(together(observed.iter().map(act).collect()).await).map(drop)
+        })
+    }
+
+    fn output(&self, _: &Self::Needs, _: &Vec<Left>) {}
+}

@@ -1,0 +1,113 @@
+use castle_gitops::{Code, Tree, judge};
+
+use super::*;
+
+fn castle(more: &str) -> Castle {
+    let text = format!(
+        "castle: blue\nplatform: embedded\ntalos: {{version: v1.13.9}}\nkubernetes: {{version: v1.36.3}}\n\
+         network: {{cidr: 10.0.0.0/24, gateway: 10.0.0.1, nameservers: [10.0.0.1], loadBalancers: 10.0.0.50-10.0.0.60}}\n\
+         nodes: {{controlPlanes: {{count: 1, firstAddress: 10.0.0.11}}}}\nstorage: none\nsecrets: embedded\n{more}"
+    );
+    let reading = castle_spec::read(text.as_bytes());
+    reading.castle.unwrap_or_else(|| panic!("{:?}", reading.problems))
+}
+
+const GITOPS: &str = "gitops: {repository: 'https://git.example.com/blue.git'}\n";
+
+/// The findings of a repository with one file, in a castle whose file says this, too.
+fn codes(more: &str, manifests: &BTreeMap<ComponentName, Vec<Object>>, text: &str) -> Vec<Code> {
+    let world = world(&castle(more), None, manifests);
+    let tree = Tree::new([("clusters/blue/all.yaml".to_owned(), text.as_bytes().to_vec())]);
+    judge(&tree, &world).findings.into_iter().map(|finding| finding.code).collect()
+}
+
+fn object(kind: &str, name: &str) -> String {
+    format!("apiVersion: {kind}\nmetadata: {name}\n")
+}
+
+#[test]
+fn components_are_whose_the_file_says() {
+    let namespace = object("v1\nkind: Namespace", "{name: metallb-system}");
+    let pool = object("metallb.io/v1beta1\nkind: IPAddressPool", "{name: castle, namespace: metallb-system}");
+    let other = object("metallb.io/v1beta1\nkind: IPAddressPool", "{name: mine, namespace: metallb-system}");
+    let by = |settings: &str| format!("{GITOPS}components: {{metallb: {settings}}}\n");
+    let none = BTreeMap::new();
+    for (file, text, expected) in [
+        (GITOPS.to_owned(), &namespace, vec![Code::OwnedObject]),
+        (GITOPS.to_owned(), &pool, vec![Code::OwnedObject]),
+        (GITOPS.to_owned(), &other, vec![]),
+        (by("{owner: flux}"), &namespace, vec![Code::ComponentMissing]),
+        (by("{owner: flux}"), &other, vec![Code::ComponentMissing, Code::NamespaceMissing, Code::KindNotServed]),
+        (by("off"), &namespace, vec![]),
+        (by("off"), &other, vec![Code::KindNotServed, Code::NamespaceMissing]),
+    ] {
+        let mut found = codes(&file, &none, text);
+        let mut expected = expected;
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{file}{text}");
+    }
+}
+
+#[test]
+fn what_is_at_hand_is_known_object_by_object() {
+    let role = object("rbac.authorization.k8s.io/v1\nkind: ClusterRole", "{name: 'metallb-system:speaker'}");
+    let none = BTreeMap::new();
+    assert_eq!(codes(GITOPS, &none, &role), []);
+    let objects = castle_kubernetes::model::manifest(&role).unwrap();
+    let manifests = BTreeMap::from([(ComponentName::Metallb, objects)]);
+    assert_eq!(codes(GITOPS, &manifests, &role), [Code::OwnedObject]);
+    let left = format!("{GITOPS}components: {{metallb: {{owner: flux}}}}\n");
+    assert_eq!(
+        codes(&left, &manifests, &role),
+        [Code::ComponentMissing],
+        "what castle does not install it does not own"
+    );
+}
+
+#[test]
+fn what_the_file_gives_is_there() {
+    let more = |keys: &str| format!("gitops: {{repository: 'https://git.example.com/blue.git', {keys}}}\n");
+    let none = BTreeMap::new();
+    let secret = |name: &str| object("v1\nkind: Secret", &format!("{{name: {name}, namespace: flux-system}}"));
+    let image = object("image.toolkit.fluxcd.io/v1\nkind: ImagePolicy", "{name: a, namespace: flux-system}");
+    let sealed = object("v1\nkind: Secret", "{name: a, namespace: default}\nsops: {mac: x}");
+    let map = object("v1\nkind: ConfigMap", "{name: a, namespace: default}\ndata: {a: \"${castle_name}${domain}\"}");
+    for (file, text, expected) in [
+        (GITOPS.to_owned(), secret("flux-system"), vec![]),
+        (more("credential: 'env:T'"), secret("flux-system"), vec![Code::OwnedObject]),
+        (more("ageKey: 'env:T'"), secret("sops-age"), vec![Code::OwnedObject]),
+        (GITOPS.to_owned(), image.clone(), vec![Code::KindNotServed]),
+        (more("imageAutomation: true"), image, vec![]),
+        (GITOPS.to_owned(), sealed.clone(), vec![Code::SopsWithoutDecryption]),
+        (more("ageKey: 'env:T'"), sealed, vec![]),
+        (GITOPS.to_owned(), map.clone(), vec![Code::VariableMissing]),
+        (more("vars: {domain: example.org}"), map, vec![]),
+    ] {
+        assert_eq!(codes(&file, &none, &text), expected, "{file}{text}");
+    }
+}
+
+#[test]
+fn each_trouble_has_its_class_and_a_way_out() {
+    let told = |error: &GitError| fault("https://me:secret@git.example.com/blue.git", "main", error);
+    for (error, is_final) in [
+        (GitError::Unreachable("refused".to_owned()), false),
+        (GitError::Damaged("a pack without an end"), false),
+        (GitError::Untrusted("expired".to_owned()), true),
+        (GitError::CredentialRejected { given: true }, true),
+        (GitError::CredentialRejected { given: false }, true),
+        (GitError::NotFound(404), true),
+        (GitError::NotGit("so"), true),
+        (GitError::Address("address: so".to_owned()), true),
+        (GitError::Empty, true),
+        (GitError::BranchMissing { branch: "main".to_owned(), others: Vec::new() }, true),
+        (GitError::TooLarge("so"), true),
+        (GitError::Ssh, true),
+    ] {
+        let fault = told(&error);
+        assert_eq!(fault.is_final(), is_final, "{error:?}");
+        assert!(!fault.next.is_empty() && !format!("{fault:?}").contains("secret"), "{fault:?}");
+        assert_eq!(fault.subject, "https://git.example.com/blue.git");
+    }
+}
