@@ -71,7 +71,6 @@ impl Serving {
     }
 
     /// Where castle itself reads a followed folder, and whom it believes there.
-    #[expect(dead_code, reason = "for whoever raises a castle that follows a folder")]
     pub(crate) fn repository_access(&self, name: &str) -> Result<(String, Trust), String> {
         let trust = Trust::fingerprint(&self.git_fingerprint).map_err(|error| error.to_string())?;
         Ok((format!("https://{}/{name}.git", self.git), trust))
@@ -92,7 +91,6 @@ impl Serving {
 }
 
 /// The address of a followed folder, as Flux in the embedded datacenter knows it.
-#[expect(dead_code, reason = "for whoever raises a castle that follows a folder")]
 pub(crate) fn repository(name: &str) -> String {
     format!("https://{EMBEDDED_GIT}/{name}.git")
 }
@@ -108,7 +106,6 @@ fn folder() -> Result<PathBuf, String> {
 
 /// Lets the embedded datacenter serve a folder as the repository of this name, whatever it holds from now on. One that cannot be
 /// served now is an error.
-#[expect(dead_code, reason = "for whoever raises a castle that follows a folder")]
 pub(crate) fn follow(disk: &dyn Disk, name: &str, followed: &Path) -> Result<(), String> {
     following::announce(disk, &folder()?, name, followed)
 }

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use castle_components::{Fit, choose};
 use castle_engine::GraphBuilder;
 use castle_kubernetes::model::Object;
 use castle_layers::cluster::Formed;
+use castle_layers::gitops::credential::{self, Credential};
 use castle_layers::{Inside, engine, gitops, networking, storage};
+use castle_spec::values::SecretReference;
 use castle_spec::{Castle, ComponentName, Node};
 
 use crate::components::Manifests;
 use crate::keeping::Kept;
-use crate::stand::Trouble;
+use crate::repository::{Repository, Unread};
+use crate::stand::{Trouble, with_next};
 
 /// All that the layers inside of the cluster are made from.
 pub(crate) struct Furnishing {
@@ -34,7 +38,18 @@ impl Furnishing {
             manifests.insert(chosen.wanted.name, objects.map_err(|error| Trouble::Failed(error.to_string()))?);
         }
         let vault = kept.chamber().map_err(Trouble::Failed)?.map(|chamber| chamber.from_inside());
-        Ok(Self { manifests, vault, repository: None })
+        let repository = repository(kept, &manifests).await?;
+        Ok(Self { manifests, vault, repository })
+    }
+
+    /// The objects of each component that castle installs.
+    pub(crate) fn manifests(&self) -> &BTreeMap<ComponentName, Vec<Object>> {
+        &self.manifests
+    }
+
+    /// What Flux has applied, once the handover was seen.
+    pub(crate) fn revision(&self) -> Option<&str> {
+        Some(self.repository.as_ref()?.handed.get()?.0.as_str())
     }
 
     /// Adds the layers inside of the cluster.
@@ -47,4 +62,48 @@ impl Furnishing {
             gitops::raise(graph, &inside, repository, store.as_ref());
         }
     }
+}
+
+/// The repository that Flux follows, and what it needs to.
+async fn repository(
+    kept: &Kept,
+    manifests: &BTreeMap<ComponentName, Vec<Object>>,
+) -> Result<Option<gitops::Repository>, Trouble> {
+    let Some(gitops) = kept.castle.gitops.as_ref() else { return Ok(None) };
+    let read = Repository::of(kept).await.map_err(|unread| match unread {
+        Unread::NotFromHere(why) => Trouble::Failed(why),
+        Unread::Invalid(fault) => Trouble::Invalid(with_next(&fault)),
+        Unread::Failed(fault) => fault.into(),
+    })?;
+    let Some(read) = read else { return Ok(None) };
+    let credential = match &gitops.credential {
+        None => None,
+        Some(reference) => {
+            let named = |why: String| Trouble::Failed(format!("gitops.credential: {why}"));
+            let parts = kept.credential(reference, &read.url).await.map_err(named)?;
+            Some(match &reference.value {
+                // The cluster reads it by itself, and so sees when it is replaced.
+                SecretReference::Vault(name)
+                    if manifests.contains_key(&ComponentName::ExternalSecrets) && credential::is_token(&parts) =>
+                {
+                    Credential::Vaulted(kept.vault_key(name).map_err(named)?)
+                }
+                _ => Credential::Given(parts),
+            })
+        }
+    };
+    let age_key = match &gitops.age_key {
+        None => None,
+        Some(reference) => {
+            let key = kept.secret(reference).await;
+            Some(key.map_err(|why| Trouble::Failed(format!("gitops.ageKey: {why}")))?)
+        }
+    };
+    let address = read.url.clone();
+    let read = Arc::new(read);
+    let head: gitops::Head = Arc::new(move || {
+        let read = read.clone();
+        Box::pin(async move { read.head().await })
+    });
+    Ok(Some(gitops::Repository { address, credential, authority: None, age_key, head, handed: Arc::default() }))
 }

@@ -1,6 +1,6 @@
 //! What castle remembers of a castle: where it is kept, who may read it, and who is just writing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -8,6 +8,7 @@ use castle_engine::{
     Applicant, CastleId, Class, DirectoryStore, Fault, Lease, LeaseError, Memory, Seal, State, Store, Taking, lineage,
 };
 use castle_layers::cluster::Referred;
+use castle_layers::gitops::credential;
 use castle_layers::secrets::{Search, Strongroom};
 use castle_layers::vault::{BUNDLE, opened};
 use castle_seams::{
@@ -22,7 +23,7 @@ use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::project;
-use crate::secret::{age_identities, secret};
+use crate::secret::{age_identities, members_there, secret};
 use crate::vault::Chamber;
 
 const NO_IDENTITY: &str = "there is no age identity: make one with `age-keygen -o ~/.config/sops/age/keys.txt`, or name it by \
@@ -223,6 +224,29 @@ impl Kept {
         }
     }
 
+    /// A credential for a repository, in the parts that Flux knows: a text, or a mapping of a SOPS file.
+    pub(crate) async fn credential(
+        &self,
+        reference: &SecretReference,
+        address: &str,
+    ) -> Result<BTreeMap<String, Secret>, String> {
+        let told = |error: credential::CredentialError| error.to_string();
+        if let SecretReference::Sops { file, path } = reference {
+            let file = self.file.parent().unwrap_or(Path::new("")).join(file);
+            let parts = members_there(&file, path, &credential::PARTS, self.doors.disk.as_ref())?;
+            if !parts.is_empty() {
+                return credential::of_parts(address, parts).map_err(told);
+            }
+        }
+        credential::of_text(address, &self.secret(reference).await?).map_err(told)
+    }
+
+    /// The whole path of an entry of the vault.
+    pub(crate) fn vault_key(&self, name: &str) -> Result<String, String> {
+        let Some(chamber) = self.chamber()? else { return Err("the castle has no vault".to_owned()) };
+        Ok(if name.contains('/') { format!("{}/{name}", chamber.path.trim_end_matches('/')) } else { name.to_owned() })
+    }
+
     /// Everything that the file refers to, and what each should be.
     pub(crate) async fn checks(&self) -> Result<Vec<Check>, String> {
         let mut wanted: Vec<(String, Option<Kind>, &SecretReference)> = Vec::new();
@@ -231,6 +255,9 @@ impl Kept {
         }
         if let Some(credential) = self.castle.gitops.as_ref().and_then(|gitops| gitops.credential.as_ref()) {
             wanted.push(("gitops.credential".to_owned(), None, &credential.value));
+        }
+        if let Some(key) = self.castle.gitops.as_ref().and_then(|gitops| gitops.age_key.as_ref()) {
+            wanted.push(("gitops.ageKey".to_owned(), Some(Kind::AgeIdentity), &key.value));
         }
         for (registry, mirror) in self.castle.talos.mirrors.iter() {
             let field = format!("talos.mirrors.{}.credential", registry.value);

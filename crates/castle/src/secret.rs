@@ -70,6 +70,22 @@ pub(crate) fn members(
     Ok(found)
 }
 
+/// Those of these members that a mapping in a SOPS file has.
+pub(crate) fn members_there(
+    file: &Path,
+    mapping: &str,
+    names: &[&str],
+    disk: &dyn Disk,
+) -> Result<BTreeMap<String, Secret>, String> {
+    let sealed = Sealed::load(file, disk).map_err(|error| error.to_string())?;
+    let opened = with_keyring(disk, |keyring| sealed.open(keyring)).map_err(|error| error.to_string())?;
+    let member = |name: &&str| {
+        let path: KeyPath = format!("{mapping}.{name}").parse().ok()?;
+        Some(((*name).to_owned(), Secret::registered(opened.get(&path).ok()?)))
+    };
+    Ok(names.iter().filter_map(member).collect())
+}
+
 /// Lends the identities of whoever runs castle, from all the places where sops looks for them.
 pub(crate) fn with_keyring<T>(disk: &dyn Disk, then: impl FnOnce(&mut Keyring<'_>) -> T) -> T {
     with_surroundings(disk, |around| then(&mut Keyring::gather(around)))

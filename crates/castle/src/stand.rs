@@ -138,7 +138,7 @@ impl Stand {
     }
 
     /// What is put into the cluster: gathered once.
-    async fn furnishing(&self) -> Result<&Furnishing, Trouble> {
+    pub(crate) async fn furnishing(&self) -> Result<&Furnishing, Trouble> {
         self.furnishing.get_or_try_init(|| Furnishing::of(&self.kept, self.mirror.as_deref())).await
     }
 

@@ -42,7 +42,7 @@ pub enum GitError {
     #[error("what answers at this address is no Git server: {0}")]
     NotGit(&'static str),
     /// Nothing was ever pushed.
-    #[error("the repository is empty: push a first commit")]
+    #[error("the repository is empty: nothing was ever pushed")]
     Empty,
     /// The branch is not there.
     #[error("the repository has no branch {branch}; it has {}", if .others.is_empty() { "none".to_owned() } else { .others.join(", ") })]

@@ -78,7 +78,9 @@ impl Finding {
         Self::new(check, Verdict::Wrong, subject, evidence)
     }
 
-    fn warning(check: &'static str, subject: impl Into<String>, evidence: impl Into<String>) -> Self {
+    /// A finding that it will do, but someone should know.
+    #[must_use]
+    pub fn warning(check: &'static str, subject: impl Into<String>, evidence: impl Into<String>) -> Self {
         Self::new(check, Verdict::Warning, subject, evidence)
     }
 

@@ -8,7 +8,7 @@ pub mod credential;
 mod handover;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Place, StepId};
@@ -52,6 +52,8 @@ pub struct Repository {
     pub age_key: Option<Secret>,
     /// The newest commit.
     pub head: Head,
+    /// Where the handover tells what Flux has applied.
+    pub handed: Arc<OnceLock<Revision>>,
 }
 
 /// The gates that the handover consists of: each, and what it claims.
@@ -103,7 +105,8 @@ pub fn raise(
 
     let (handed, within) = (id(LAYER, "handover", FLUX_SYSTEM), gitops.within.value.duration());
     let place = Place { lane: None, predicted: Duration::from_secs(30) };
-    let handover = Handover::new(repository.head.clone(), gitops.branch.as_str(), within);
+    let (head, handed_over) = (repository.head.clone(), repository.handed.clone());
+    let handover = Handover::new(head, gitops.branch.as_str(), within, handed_over);
     let revision = graph.gate(handed.clone(), place.clone(), (inside.api.clone(), sync), handover);
     graph.after(handed, serving);
     for (name, within) in gitops.critical.iter() {

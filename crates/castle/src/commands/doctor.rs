@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::hypervisor;
 use crate::keeping::{Doors, Kept};
 use crate::output::{Exit, Printer};
+use crate::preflight::{at_hand, preflight};
 use crate::stand::{Stand, Trouble};
 
 /// How long a host may take to be connected to when only its certificate is looked at.
@@ -28,7 +29,7 @@ const USER: &str = "castle@pve";
 /// Look for anything in the way of a castle, without changing anything
 ///
 /// Asks the hypervisor whether it is there, lets castle in and has all that the file needs: privileges, hosts, storages, bridge,
-/// memory, free VMIDs and addresses. Each finding says what was seen and what to do about it (docs/doctor.md).
+/// memory, free VMIDs and addresses; and the vault and the Git repository whether they can be used. Each finding says what was seen and what to do about it (docs/doctor.md).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  castle doctor\n  castle doctor clusters/blue/proxmox --pveum | ssh root@pve sh")]
 pub(crate) struct DoctorArgs {
@@ -52,7 +53,11 @@ pub(crate) async fn doctor(args: &DoctorArgs, printer: &mut Printer) -> Result<E
     let probe_addresses = matches!(kept.castle.platform.value, Platform::Proxmox(_));
     match hypervisor::connect(&kept, printer).await {
         Ok(client) => Ok(visit(Stand::at(kept, client, site), probe_addresses, &args.path, printer).await),
-        Err(why) => Ok(tell(&kept, &unequipped(&site, probe_addresses, &why), &args.path, printer)),
+        Err(why) => {
+            let mut findings = unequipped(&site, probe_addresses, &why);
+            findings.extend(git_tree(&kept).await);
+            Ok(tell(&kept, &findings, &args.path, printer))
+        }
     }
 }
 
@@ -91,6 +96,7 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
     }
     findings.extend(doubt);
     findings.extend(vault(kept).await);
+    findings.extend(git_tree(kept).await);
     tell(kept, &findings, path, printer)
 }
 
@@ -107,6 +113,11 @@ async fn vault(kept: &Kept) -> Option<Finding> {
             Finding::wrong("vault", fault.subject, fault.evidence).next(fault.next)
         }
     })
+}
+
+/// Whether Flux can follow the castle's repository, if there is one.
+async fn git_tree(kept: &Kept) -> Vec<Finding> {
+    preflight(kept, &at_hand(kept).await).await.findings()
 }
 
 /// A castle that nobody has raised: no mark bears its lineage.

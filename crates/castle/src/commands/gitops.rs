@@ -1,34 +1,19 @@
 //! `castle gitops`: the repository that Flux follows, judged before a cluster sees it.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::PathBuf;
 
-use castle_gitops::git::{self, GitError, Remote};
-use castle_gitops::{EXTERNAL_SECRETS, FLUX, Finding, LONGHORN, METALLB, Severity, Tree, Verdict, World, judge};
-use castle_http::Trust;
-use castle_seams::TcpDial;
-use castle_secrets::Secret;
-use castle_spec::Castle;
-use castle_spec::model::Storage;
+use castle_gitops::Severity;
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::keeping::{Doors, Kept};
 use crate::output::{Exit, Printer};
-use crate::stand::{self, Trouble};
+use crate::preflight::{self, Judged};
+use crate::repository::{Repository, Unread};
+use crate::stand::{self, Trouble, with_next};
 
-/// A host that does not answer the first packet for so long is not there.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What documents the findings, for `--explain`.
 const FINDINGS: &str = include_str!("../../../../docs/gitops.md");
-/// The ConfigMap with the values of `gitops.vars`.
-const VARIABLES: &str = "cluster-vars";
-/// The store that castle makes for the castle's vault.
-const STORE: &str = "infisical";
-/// Where Flux stands, and the name of all that castle makes for it.
-const FLUX_SYSTEM: &str = "flux-system";
 
 /// Judge the Git repository that Flux follows, before a cluster does
 #[derive(Debug, Args)]
@@ -91,145 +76,61 @@ fn explain(code: &str, printer: &mut Printer) -> Result<Exit, Trouble> {
     }
 }
 
-/// The files to judge, and the commit they are of.
-struct Source {
-    tree: Tree,
-    commit: Option<String>,
-}
-
 async fn check(args: &CheckArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let kept = Kept::open(Doors::system(), &args.path).map_err(Trouble::Invalid)?;
-    let repository = kept.castle.gitops.as_ref().map(|gitops| gitops.repository.as_str());
-    let source = args.source.as_deref().or(repository).ok_or_else(|| {
-        Trouble::Invalid(format!("{} names no gitops.repository: name a folder or an address", kept.file.display()))
-    })?;
-    let source = if source.contains("://") || git::is_ssh(source) {
-        match fetched(&kept, source).await {
-            Err(GitError::Ssh) => return Ok(unread(&kept, printer)),
-            Err(error @ (GitError::BranchMissing { .. } | GitError::Empty | GitError::Address(_))) => {
-                return Err(Trouble::Invalid(error.to_string()));
-            }
-            Err(error) => return Err(Trouble::Failed(error.to_string())),
-            Ok(source) => source,
+    let own = kept.castle.gitops.as_ref().map(|gitops| gitops.repository.as_str());
+    let repository = match &args.source {
+        Some(source) if Some(source.as_str()) != own => Repository::at(&kept, source).map(Some),
+        _ => Repository::of(&kept).await,
+    };
+    let manifests = preflight::at_hand(&kept).await;
+    let judged = match repository {
+        Ok(Some(repository)) => preflight::judged(&kept, &repository, args.entry.as_deref(), &manifests).await,
+        Ok(None) => {
+            let file = kept.file.display();
+            return Err(Trouble::Invalid(format!("{file} names no gitops.repository: name a folder or an address")));
         }
-    } else {
-        let tree = Tree::of_folder(kept.doors.disk.as_ref(), Path::new(source));
-        Source { tree: tree.map_err(|error| Trouble::Invalid(error.to_string()))?, commit: None }
+        Err(unread) => Err(unread),
     };
-    let world = world(&kept.castle, args.entry.as_deref());
-    let verdict = judge(&source.tree, &world);
-    Ok(tell(&kept, &source, &verdict, printer))
-}
-
-async fn fetched(kept: &Kept, address: &str) -> Result<Source, GitError> {
-    let gitops = kept.castle.gitops.as_ref();
-    let branch = gitops.map_or("main", |gitops| gitops.branch.as_str());
-    let credential = gitops.and_then(|gitops| gitops.credential.as_ref());
-    // A credential is for the repository that the file names, and goes nowhere else.
-    let is_own = gitops.is_some_and(|gitops| gitops.repository.as_str() == address);
-    let token = match credential.filter(|_| is_own && !git::is_ssh(address)) {
-        Some(reference) => Some(
-            kept.secret(reference).await.map_err(|why| GitError::Unreachable(format!("gitops.credential: {why}")))?,
-        ),
-        None => None,
-    };
-    let dial = Arc::new(TcpDial { timeout: CONNECT_TIMEOUT });
-    let remote = Remote { address, branch, token: token.as_ref().map(Secret::expose) };
-    let commit = git::fetch(remote, &Trust::PublicRoots, dial, kept.doors.clock.clone()).await?;
-    Ok(Source { tree: commit.tree, commit: Some(commit.id) })
-}
-
-/// What castle will have made by the time Flux begins.
-fn world(castle: &Castle, entry: Option<&str>) -> World {
-    let gitops = castle.gitops.as_ref();
-    let named = gitops.and_then(|gitops| gitops.path.as_ref()).map(|path| path.as_str().to_owned());
-    let default = || format!("clusters/{}", castle.castle.as_str());
-    let mut world = World::new(&entry.map(str::to_owned).or(named).unwrap_or_else(default));
-    world.install(&FLUX);
-    if castle.network.load_balancers.is_some() {
-        world.install(&METALLB);
+    match judged {
+        Ok(judged) => Ok(tell(&kept, &judged, printer)),
+        Err(Unread::NotFromHere(why)) => Ok(unread(&kept, &why, printer)),
+        Err(Unread::Invalid(fault)) => Err(Trouble::Invalid(with_next(&fault))),
+        Err(Unread::Failed(fault)) => Err(Trouble::Failed(with_next(&fault))),
     }
-    if matches!(castle.storage.value, Storage::Longhorn(_)) {
-        world.install(&LONGHORN);
-    }
-    if castle.secrets.is_some() {
-        world.install(&EXTERNAL_SECRETS);
-        world.stores.insert(STORE.to_owned());
-        world.own("castle", "external-secrets.io", "ClusterSecretStore", "", STORE);
-    }
-    if gitops.is_some_and(|gitops| gitops.credential.is_some()) {
-        world.secrets.insert((FLUX_SYSTEM.to_owned(), FLUX_SYSTEM.to_owned()));
-    }
-    let vars = gitops.into_iter().flat_map(|gitops| gitops.vars.iter());
-    let vars: BTreeMap<String, String> =
-        vars.map(|(key, value)| (key.as_str().to_owned(), value.as_str().to_owned())).collect();
-    world.give_variables(VARIABLES, vars);
-    world
 }
 
 /// What is told of a repository that cannot be read from here.
-fn unread(kept: &Kept, printer: &mut Printer) -> Exit {
-    let why = GitError::Ssh.to_string();
+fn unread(kept: &Kept, why: &str, printer: &mut Printer) -> Exit {
     printer.say(&format!("{why}.\nWith a clone of it: castle gitops check FOLDER {}", kept.file.display()));
-    let problem = json!({"code": "not-judged", "severity": "note", "summary": why, "hint": "check a clone of it"});
     printer.result(&json!({
-        "verb": "gitops", "castle": kept.castle.castle.as_str(), "result": "unread", "problems": [problem],
+        "verb": "gitops", "castle": kept.castle.castle.as_str(), "result": "unread", "problems": [preflight::unread(why)],
     }));
     Exit::Done
 }
 
-fn tell(kept: &Kept, source: &Source, verdict: &Verdict, printer: &mut Printer) -> Exit {
+fn tell(kept: &Kept, judged: &Judged, printer: &mut Printer) -> Exit {
+    let verdict = &judged.verdict;
     for finding in &verdict.findings {
         if finding.code.severity() == Severity::Error {
-            printer.complain_to_people(&shown(finding));
+            printer.complain_to_people(&preflight::shown(finding));
         } else {
-            printer.say(&shown(finding));
+            printer.say(&preflight::shown(finding));
         }
     }
-    let count = |severity| verdict.findings.iter().filter(|finding| finding.code.severity() == severity).count();
-    let (errors, warnings, notes) = (count(Severity::Error), count(Severity::Warning), count(Severity::Note));
-    let (groups, objects) = (verdict.forest.groups.len(), verdict.forest.objects().count());
-    let at =
-        source.commit.as_ref().map_or_else(String::new, |commit| format!(" at {}", &commit[..12.min(commit.len())]));
-    let [errors, warnings, notes] =
-        [(errors, "error"), (warnings, "warning"), (notes, "note")].map(|(count, what)| plural(count, what));
-    let (groups_told, objects_told) = (plural(groups, "Kustomization"), plural(objects, "object"));
-    let sums = format!("{groups_told} with {objects_told}{at}: {errors}, {warnings}, {notes}");
-    let problems: Vec<Value> = verdict.findings.iter().map(object).collect();
-    let result = if verdict.has_errors() { "invalid" } else { "valid" };
+    let (result, exit) = if verdict.has_errors() { ("invalid", Exit::Invalid) } else { ("valid", Exit::Done) };
     if verdict.has_errors() {
+        let sums = judged.sums();
         printer.complain_to_people(&format!("{sums}. `castle gitops check --explain CODE` tells more."));
     } else {
-        printer.say(&sums);
+        printer.say(&judged.sums());
     }
     printer.result(&json!({
-        "verb": "gitops", "castle": kept.castle.castle.as_str(), "result": result, "commit": source.commit,
-        "kustomizations": groups, "objects": objects, "problems": problems,
+        "verb": "gitops", "castle": kept.castle.castle.as_str(), "result": result, "commit": judged.commit,
+        "kustomizations": verdict.forest.groups.len(), "objects": verdict.forest.objects().count(),
+        "problems": judged.problems(),
     }));
-    if verdict.has_errors() { Exit::Invalid } else { Exit::Done }
-}
-
-fn plural(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
-/// A finding for people: what and where, why, and what to do.
-fn shown(finding: &Finding) -> String {
-    let mark = match finding.code.severity() {
-        Severity::Error => "\u{1b}[1;31merror\u{1b}[0m",
-        Severity::Warning => "\u{1b}[33mwarning\u{1b}[0m",
-        Severity::Note => "\u{1b}[36mnote\u{1b}[0m",
-    };
-    let Finding { code, file, line, subject, why, fix } = finding;
-    format!("{mark}[{}]: {subject}\n  at {file}:{line}\n  {why}\n  fix: {fix}\n", code.text())
-}
-
-fn object(finding: &Finding) -> Value {
-    let Finding { code, file, line, subject, why, fix } = finding;
-    json!({
-        "code": code.text(), "severity": code.severity().word(), "file": file, "line": line, "subject": subject,
-        "summary": why, "hint": fix, "docs": format!("docs/gitops.md#{}", code.text()),
-    })
+    exit
 }
 
 #[cfg(test)]

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use castle_engine::{Change, Impact, Outcome, Report};
 use clap::Args;
+use futures_util::future::join;
 use serde_json::{Value, json};
 
 use crate::drive::{problems, remembered};
 use crate::output::{Exit, Printer, table};
 use crate::planned::Planned;
+use crate::preflight::preflight;
 use crate::stand::{LOOKING, Stand, Trouble};
 
 /// Show what `up` would do, and what that means for what exists
@@ -26,13 +28,16 @@ pub(crate) struct PlanArgs {
     /// Look at every guest in full, even where the list of all guests shows nothing wrong
     #[arg(long)]
     deep: bool,
+    /// The folder or archive that manifests of components come from; CASTLE_MIRROR names one, too
+    #[arg(long, value_name = "MIRROR")]
+    mirror: Option<PathBuf>,
     /// Keep the plan in this file, for `castle up --plan FILE` to do just that
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?;
+    let stand = Stand::open(&args.path, printer).await?.with_mirror(args.mirror.as_deref());
     stand.knock().await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
@@ -40,7 +45,8 @@ pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit,
     let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING).await?;
     let graph = graph.predicted_by(&remembered(stand.kept.doors.disk.as_ref(), &stand.kept.own_folder()));
     let predicted = graph.predicted();
-    let report = stand.look(&graph, &identity.castle).await;
+    let manifests = stand.furnishing().await?.manifests();
+    let (report, preflight) = join(stand.look(&graph, &identity.castle), preflight(&stand.kept, manifests)).await;
     let actions: Vec<(String, &Change)> = planned(&report).collect();
     let waiting: Vec<(String, &str, &str)> = report
         .outcomes
@@ -68,6 +74,7 @@ pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit,
     let (result, exit) = match () {
         () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),
         () if failed > 0 => ("failed", Exit::Failed),
+        () if preflight.is_in_the_way() => ("refused", Exit::Refused),
         () if actions.is_empty() => ("unchanged", Exit::Done),
         () if args.exit_code => ("planned", Exit::Differs),
         () => ("planned", Exit::Done),
@@ -78,7 +85,8 @@ pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit,
             rows.map(|(node, placed)| [node.name.value.clone(), placed.host.clone(), placed.why.to_string()]).collect();
         printer.say(&format!("\nWhere the nodes go:\n{}", table(&rows)));
     }
-    let problems = problems(&report, printer);
+    let mut problems = problems(&report, printer);
+    problems.extend(preflight.tell(printer));
     if let (Some(file), 0) = (&args.out, failed) {
         let planned = Planned::of(&stand.kept, &identity, &report, &placed, args.deep)?;
         planned.write(stand.kept.doors.disk.as_ref(), file)?;

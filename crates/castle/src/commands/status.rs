@@ -3,14 +3,18 @@
 use std::path::PathBuf;
 
 use castle_engine::{Impact, Outcome, Report, StepId};
-use castle_layers::{cluster, platform};
+use castle_layers::{cluster, gitops, layer_of, platform};
+use castle_spec::model::ComponentOwner;
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::output::{Exit, Printer, table};
 use crate::stand::{LOOKING, Stand, Trouble};
 
-/// Show the nodes of a castle and its cluster as they are now
+/// All layers, in the order they stand on each other.
+const LAYERS: [&str; 6] = ["secrets", "platform", "engine", "networking", "storage", "gitops"];
+
+/// Show the nodes of a castle, its cluster, and what is in it, as they are now
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// A castle.yaml, or the folder it is in
@@ -48,13 +52,29 @@ pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<E
     }
     printer.say(&table(&rows));
     let is_there = stand.kept.nodes.iter().any(|node| survey.guests.contains_key(&node.vmid.0));
-    let gates = cluster::gates(&stand.kept.castle, &stand.kept.nodes);
+    let mut gates = cluster::gates(&stand.kept.castle, &stand.kept.nodes);
+    gates.extend(gitops::gates(&stand.kept.castle));
     let gates: Vec<_> = gates.into_iter().map(|(step, claim)| (gate(&report, &step), step, claim)).collect();
     if is_there {
-        let word =
+        let answer =
             |open: &Result<(), String>| open.as_ref().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
-        let rows: Vec<[String; 2]> = gates.iter().map(|(open, _, claim)| [claim.clone(), word(open)]).collect();
+        let rows: Vec<[String; 2]> = gates.iter().map(|(open, _, claim)| [claim.clone(), answer(open)]).collect();
         printer.say(&format!("\n{}", table(&rows)));
+    }
+    let layers = layers(&report);
+    let components = components(&stand, &report);
+    if is_there {
+        let rows: Vec<[String; 2]> = layers.iter().map(|(layer, state)| [layer.clone(), word(state)]).collect();
+        printer.say(&format!("\n{}", table(&rows)));
+        if !components.is_empty() {
+            let mut rows = vec![["component", "version", "owner", "state"].map(str::to_owned)];
+            rows.extend(components.iter().map(Seen::row));
+            printer.say(&format!("\n{}", table(&rows)));
+        }
+    }
+    let revision = stand.furnishing().await?.revision();
+    if let Some(revision) = revision {
+        printer.say(&format!("\nFlux has applied {revision}."));
     }
     let standing = report.is_done();
     let life = identity.castle.generation;
@@ -73,6 +93,10 @@ pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<E
         "generation": life, "nodes": objects,
         "gates": gates.iter().map(|(open, step, _)| json!({"gate": step.to_string(), "open": open.is_ok(),
             "evidence": open.as_ref().err()})).collect::<Vec<Value>>(),
+        "layers": layers.iter().map(|(layer, state)| json!({"layer": layer, "as_wanted": state.is_ok(),
+            "evidence": state.as_ref().err()})).collect::<Vec<Value>>(),
+        "components": components.iter().map(Seen::object).collect::<Vec<Value>>(),
+        "handover": revision.map(|revision| json!({"revision": revision})),
     }));
     Ok(Exit::Done)
 }
@@ -115,4 +139,77 @@ fn gate(report: &Report, step: &StepId) -> Result<(), String> {
         Some(Outcome::Failed { fault }) => Err(fault.to_string()),
         _ => Err("cannot be asked yet".to_owned()),
     }
+}
+
+/// What a state is called.
+fn word(state: &Result<(), String>) -> String {
+    state.as_ref().map_or_else(Clone::clone, |()| "as its file says".to_owned())
+}
+
+/// How each layer is: as wanted, or what is first in the way.
+fn layers(report: &Report) -> Vec<(String, Result<(), String>)> {
+    let mut layers: Vec<(String, Result<(), String>)> = Vec::new();
+    for name in LAYERS {
+        let mut own = report.outcomes.iter().filter(|(step, _)| step.layer.to_string() == name).peekable();
+        if own.peek().is_some() {
+            layers.push((name.to_owned(), standing(own)));
+        }
+    }
+    layers
+}
+
+/// Whether all of these are as wanted. What failed says more than what waits, and what waits more than what was not asked.
+fn standing<'r>(outcomes: impl Iterator<Item = &'r (StepId, Outcome)>) -> Result<(), String> {
+    let mut worst: Option<(u8, String)> = None;
+    for (step, outcome) in outcomes {
+        let seen = match outcome {
+            Outcome::Done { .. } => continue,
+            Outcome::Failed { fault } => (3, fault.to_string()),
+            Outcome::Waiting { subject, evidence } => (2, format!("waits for {subject}: {evidence}")),
+            Outcome::Planned { change } => (1, format!("{step}: {} to do", change.verb)),
+            Outcome::Skipped { because } => (0, format!("cannot be told before {because}")),
+            Outcome::Remaining => (0, format!("{step} was not looked at")),
+        };
+        if worst.as_ref().is_none_or(|(weight, _)| *weight < seen.0) {
+            worst = Some(seen);
+        }
+    }
+    worst.map_or(Ok(()), |(_, why)| Err(why))
+}
+
+/// A component, as it is.
+struct Seen {
+    name: &'static str,
+    version: String,
+    owner: &'static str,
+    /// Nothing is known of one that castle does not install.
+    state: Option<Result<(), String>>,
+}
+
+impl Seen {
+    fn row(&self) -> [String; 4] {
+        let state = self.state.as_ref().map_or_else(|| "not castle's to tell".to_owned(), word);
+        [self.name.to_owned(), self.version.clone(), self.owner.to_owned(), state]
+    }
+
+    fn object(&self) -> Value {
+        json!({"component": self.name, "version": self.version, "owner": self.owner,
+            "as_wanted": self.state.as_ref().map(Result::is_ok),
+            "evidence": self.state.as_ref().and_then(|state| state.as_ref().err())})
+    }
+}
+
+fn components(stand: &Stand, report: &Report) -> Vec<Seen> {
+    let seen = |wanted: castle_spec::WantedComponent| {
+        let is_castles = wanted.owner == ComponentOwner::Castle;
+        let (layer, name) = (layer_of(wanted.name), wanted.name.word());
+        let own = report.outcomes.iter().filter(|(step, _)| step.layer.to_string() == layer && &*step.kind == name);
+        Seen {
+            name,
+            version: wanted.version.to_string(),
+            owner: if is_castles { "castle" } else { "flux" },
+            state: is_castles.then(|| standing(own)),
+        }
+    };
+    stand.kept.castle.wanted_components().into_iter().map(seen).collect()
 }

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use castle_engine::{Layer, Outcome, Taking};
+use castle_layers::gitops;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::drive::{conclude, problems};
 use crate::output::{Exit, Printer};
 use crate::planned::Planned;
+use crate::preflight::preflight;
 use crate::stand::{LOOKING, RAISING, Stand, Trouble, while_held};
 
 /// Raise a castle, bring it to what its file says, or go on where an earlier run was cut off
@@ -26,13 +28,19 @@ pub(crate) struct UpArgs {
     /// Look at every guest in full, even where the list of all guests shows nothing wrong
     #[arg(long)]
     deep: bool,
+    /// The folder or archive that manifests of components come from; CASTLE_MIRROR names one, too
+    #[arg(long, value_name = "MIRROR")]
+    mirror: Option<PathBuf>,
+    /// Raise the castle even if something is wrong with the Git repository that Flux will follow
+    #[arg(long)]
+    skip_preflight: bool,
     /// Do what was planned with `castle plan --out FILE`, and nothing if anything has moved since
     #[arg(long, value_name = "FILE", conflicts_with_all = ["layer", "deep"])]
     plan: Option<PathBuf>,
 }
 
 pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?;
+    let stand = Stand::open(&args.path, printer).await?.with_mirror(args.mirror.as_deref());
     let planned = args.plan.as_ref().map(|file| Planned::read(stand.kept.doors.disk.as_ref(), file)).transpose()?;
     let deep = planned.as_ref().map_or(args.deep, |planned| planned.deep);
     let kept = &stand.kept;
@@ -53,6 +61,17 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
         printer.say("Nothing was changed.");
         return Ok(Exit::Refused);
     }
+    let is_handed_over = gitops::gates(&kept.castle).iter().all(|(gate, _)| first_look.outcome(gate).is_some_and(Outcome::is_done));
+    if !args.skip_preflight && !is_handed_over {
+        let preflight = preflight(kept, stand.furnishing().await?.manifests()).await;
+        if preflight.is_in_the_way() {
+            let problems = preflight.tell(printer);
+            let name = kept.castle.castle.as_str();
+            printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
+            printer.say("Nothing was changed. Mend the repository; or raise the castle as it is: castle up --skip-preflight");
+            return Ok(Exit::Refused);
+        }
+    }
 
     let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
     let work = async {
@@ -72,6 +91,9 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
         stand.remember(&room, known, held.lease.epoch()).await?;
         if driven.report.is_done() {
             more.insert("nodes".to_owned(), stand.nodes(&placed));
+        }
+        if let Some(revision) = stand.furnishing().await?.revision() {
+            more.insert("handover".to_owned(), json!({"revision": revision}));
         }
         let exit = conclude("up", "raised", kept.castle.castle.as_str(), &driven, more, printer);
         if exit == Exit::Done {

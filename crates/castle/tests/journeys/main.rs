@@ -22,6 +22,7 @@ mod keeping;
 mod manifests;
 mod new;
 mod planning;
+mod preflight;
 mod problems;
 mod raising;
 mod room;

@@ -95,6 +95,13 @@ pub fn of_parts(
     }
 }
 
+/// Whether it is a token and nothing else.
+#[must_use]
+pub fn is_token(parts: &BTreeMap<String, Secret>) -> bool {
+    let is_git = parts.get("username").is_some_and(|name| name.expose() == "git");
+    parts.len() == 2 && is_git && parts.contains_key("password")
+}
+
 /// Whether it is an app of GitHub's.
 pub(super) fn is_app(parts: &BTreeMap<String, Secret>) -> bool {
     let has = |name: &str| parts.contains_key(name);

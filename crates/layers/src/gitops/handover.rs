@@ -1,7 +1,7 @@
 //! The handover: what Flux has applied is the newest commit of the branch.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use castle_engine::{Fault, Gate, Verdict};
@@ -22,13 +22,15 @@ pub(super) struct Handover {
     head: Head,
     branch: String,
     within: Duration,
+    /// Where the revision is told, too.
+    handed: Arc<OnceLock<Revision>>,
     /// What the last look expected: its watches tell when to look again.
     asked: Mutex<Option<Arc<Ready>>>,
 }
 
 impl Handover {
-    pub(super) fn new(head: Head, branch: &str, within: Duration) -> Self {
-        Self { head, branch: branch.to_owned(), within, asked: Mutex::default() }
+    pub(super) fn new(head: Head, branch: &str, within: Duration, handed: Arc<OnceLock<Revision>>) -> Self {
+        Self { head, branch: branch.to_owned(), within, handed, asked: Mutex::default() }
     }
 }
 
@@ -46,7 +48,8 @@ impl Gate for Handover {
             *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(ready);
             Ok(match verdict {
                 Verdict::Open(_) => {
-                    Verdict::Open(Revision(applied.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+                    let revision = Revision(applied.lock().unwrap_or_else(PoisonError::into_inner).clone());
+                    Verdict::Open(self.handed.get_or_init(|| revision).clone())
                 }
                 Verdict::Closed(closed) => Verdict::Closed(closed),
             })

@@ -120,6 +120,7 @@ impl Keep {
             credential: Some(credential),
             authority: None,
             age_key: None,
+            handed: Arc::default(),
             head: Arc::new(move || {
                 let head = head.lock().unwrap().clone();
                 Box::pin(async move { Ok(Some(head)) })

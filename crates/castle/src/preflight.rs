@@ -1,0 +1,228 @@
+//! What is wrong with the repository that Flux will follow, told before anything is changed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use castle_components::source::Source;
+use castle_components::{Fit, choose};
+use castle_engine::Fault;
+use castle_gitops::git::GitError;
+use castle_gitops::{Finding, Severity, Verdict, judge};
+use castle_kubernetes::model::Object;
+use castle_layers::{doctor, preflight as layer};
+use castle_seams::deadline;
+use castle_spec::ComponentName;
+use serde_json::{Value, json};
+
+use crate::components::Manifests as Pinned;
+use crate::keeping::Kept;
+use crate::output::Printer;
+use crate::repository::{Repository, Unread};
+use crate::stand::with_next;
+
+/// How long a repository may take for those who only look in passing.
+const LOOKING: Duration = Duration::from_secs(10);
+/// Beyond this nobody reads on; the rest is counted.
+const MOST_SHOWN: usize = 20;
+/// The check's name for the doctor.
+const CHECK: &str = "git-tree";
+/// What shows all that is found.
+const MORE: &str = "castle gitops check shows all";
+
+/// The objects of components that castle installs.
+pub(crate) type Manifests = BTreeMap<ComponentName, Vec<Object>>;
+
+/// A repository that was read and judged.
+pub(crate) struct Judged {
+    url: String,
+    pub(crate) commit: Option<String>,
+    pub(crate) verdict: Verdict,
+}
+
+/// What became of looking at the repository that castle.yaml names.
+pub(crate) enum Preflight {
+    /// It names none.
+    Nothing,
+    /// It cannot be read from here: why.
+    NotFromHere(String),
+    /// It was not read.
+    Unread(Fault),
+    /// It was.
+    Judged(Judged),
+}
+
+/// Reads a repository, and holds it against what castle will make.
+pub(crate) async fn judged(
+    kept: &Kept,
+    repository: &Repository,
+    entry: Option<&str>,
+    manifests: &Manifests,
+) -> Result<Judged, Unread> {
+    let found = repository.tree().await?;
+    let verdict = judge(&found.tree, &layer::world(&kept.castle, entry, manifests));
+    Ok(Judged { url: repository.url.clone(), commit: found.commit, verdict })
+}
+
+/// Looks at the repository that castle.yaml names, for a short while. Changes nothing.
+pub(crate) async fn preflight(kept: &Kept, manifests: &Manifests) -> Preflight {
+    let looking = async {
+        match Repository::of(kept).await? {
+            Some(repository) => judged(kept, &repository, None, manifests).await.map(Preflight::Judged),
+            None => Ok(Preflight::Nothing),
+        }
+    };
+    match deadline(kept.clock(), LOOKING, looking).await {
+        Ok(Ok(preflight)) => preflight,
+        Ok(Err(Unread::NotFromHere(why))) => Preflight::NotFromHere(why),
+        Ok(Err(Unread::Invalid(fault) | Unread::Failed(fault))) => Preflight::Unread(fault),
+        Err(_) => {
+            let gitops = kept.castle.gitops.as_ref();
+            let (url, branch) = gitops.map_or(("", ""), |it| (it.repository.as_str(), it.branch.as_str()));
+            let late = GitError::Unreachable(format!("it was not read within {} s", LOOKING.as_secs()));
+            Preflight::Unread(layer::fault(url, branch, &late))
+        }
+    }
+}
+
+/// The objects of components as far as they are at hand: nothing is downloaded only to be compared with.
+pub(crate) async fn at_hand(kept: &Kept) -> Manifests {
+    let mut manifests = Manifests::new();
+    // Whoever installs them says what is wrong with them.
+    let Ok(pinned) = Pinned::open(&kept.file, None) else { return manifests };
+    let has_mirror = pinned.supply.mirror().is_some();
+    let chosen = choose(&pinned.castle, pinned.lock.as_ref(), has_mirror).unwrap_or_default();
+    let fit = Fit::of(&pinned.castle, &pinned.nodes);
+    for chosen in chosen.iter().filter(|it| has_mirror || matches!(it.entry.source, Source::StandIn | Source::File(_)))
+    {
+        if let Ok(objects) = pinned.supply.objects(chosen, &fit).await {
+            manifests.insert(chosen.wanted.name, objects);
+        }
+    }
+    manifests
+}
+
+impl Preflight {
+    /// Whether a castle should not be raised like this: something is wrong that no waiting will mend.
+    pub(crate) fn is_in_the_way(&self) -> bool {
+        match self {
+            Self::Nothing | Self::NotFromHere(_) => false,
+            Self::Unread(fault) => fault.is_final(),
+            Self::Judged(judged) => judged.verdict.has_errors(),
+        }
+    }
+
+    /// Tells people what must be mended, and returns all that was found for programs.
+    pub(crate) fn tell(&self, printer: &mut Printer) -> Vec<Value> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::NotFromHere(why) => {
+                printer.say(&format!("\n{}: the Git tree: {why}", mark(Severity::Note)));
+                vec![unread(why)]
+            }
+            Self::Unread(fault) => {
+                let severity = if fault.is_final() { Severity::Error } else { Severity::Warning };
+                printer.complain_to_people(&format!("\n{}: the Git tree: {}", mark(severity), with_next(fault)));
+                vec![json!({
+                    "code": "repository-unread", "severity": severity.word(), "subject": fault.subject,
+                    "summary": fault.evidence, "hint": fault.next,
+                })]
+            }
+            Self::Judged(judged) => {
+                let errors: Vec<&Finding> = judged.errors().collect();
+                for error in errors.iter().take(MOST_SHOWN) {
+                    printer.complain_to_people(&format!("\n{}", shown(error).trim_end()));
+                }
+                if !errors.is_empty() {
+                    printer.complain_to_people(&format!("\nThe Git tree: {}; {MORE}", judged.sums()));
+                } else if !judged.verdict.findings.is_empty() {
+                    printer.say(&format!("\nThe Git tree: {}; {MORE}", judged.sums()));
+                }
+                judged.problems()
+            }
+        }
+    }
+
+    /// The same for the doctor.
+    pub(crate) fn findings(&self) -> Vec<doctor::Finding> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::NotFromHere(why) => {
+                vec![doctor::Finding::not_asked(CHECK, why).next("with a clone of it: castle gitops check FOLDER")]
+            }
+            Self::Unread(fault) => {
+                let Fault { subject, evidence, next, .. } = fault;
+                vec![doctor::Finding::wrong(CHECK, subject, evidence).next(next)]
+            }
+            Self::Judged(judged) => judged.examined(),
+        }
+    }
+}
+
+impl Judged {
+    fn errors(&self) -> impl Iterator<Item = &Finding> {
+        self.verdict.findings.iter().filter(|finding| finding.code.severity() == Severity::Error)
+    }
+
+    fn examined(&self) -> Vec<doctor::Finding> {
+        let wrong = |finding: &Finding| {
+            let Finding { code, file, line, subject, why, fix } = finding;
+            let evidence = format!("{subject}: {why} ({})", code.text());
+            doctor::Finding::wrong(CHECK, format!("{file}:{line}"), evidence).next(fix)
+        };
+        let mut findings: Vec<doctor::Finding> = self.errors().take(MOST_SHOWN).map(wrong).collect();
+        let is_spotless = self.verdict.findings.iter().all(|finding| finding.code.severity() == Severity::Note);
+        findings.push(if is_spotless {
+            doctor::Finding::well(CHECK, &self.url, self.sums())
+        } else {
+            doctor::Finding::warning(CHECK, &self.url, self.sums()).next(MORE)
+        });
+        findings
+    }
+
+    /// How much was built, and how much was found.
+    pub(crate) fn sums(&self) -> String {
+        let count = |severity| self.verdict.findings.iter().filter(|it| it.code.severity() == severity).count();
+        let [errors, warnings, notes] =
+            [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")]
+                .map(|(severity, what)| plural(count(severity), what));
+        let groups = plural(self.verdict.forest.groups.len(), "Kustomization");
+        let objects = plural(self.verdict.forest.objects().count(), "object");
+        let at = self.commit.as_ref().map_or_else(String::new, |id| format!(" at {}", &id[..12.min(id.len())]));
+        format!("{groups} with {objects}{at}: {errors}, {warnings}, {notes}")
+    }
+
+    /// All that was found, for programs.
+    pub(crate) fn problems(&self) -> Vec<Value> {
+        let object = |finding: &Finding| {
+            let Finding { code, file, line, subject, why, fix } = finding;
+            json!({
+                "code": code.text(), "severity": code.severity().word(), "file": file, "line": line, "subject": subject,
+                "summary": why, "hint": fix, "docs": format!("docs/gitops.md#{}", code.text()),
+            })
+        };
+        self.verdict.findings.iter().map(object).collect()
+    }
+}
+
+/// What is told programs of a repository that cannot be read from here.
+pub(crate) fn unread(why: &str) -> Value {
+    json!({"code": "not-judged", "severity": "note", "summary": why, "hint": "check a clone of it"})
+}
+
+/// A finding for people: what and where, why, and what to do.
+pub(crate) fn shown(finding: &Finding) -> String {
+    let Finding { code, file, line, subject, why, fix } = finding;
+    format!("{}[{}]: {subject}\n  at {file}:{line}\n  {why}\n  fix: {fix}\n", mark(code.severity()), code.text())
+}
+
+fn mark(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "\u{1b}[1;31merror\u{1b}[0m",
+        Severity::Warning => "\u{1b}[33mwarning\u{1b}[0m",
+        Severity::Note => "\u{1b}[36mnote\u{1b}[0m",
+    }
+}
+
+fn plural(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}

@@ -1,0 +1,208 @@
+//! The Git repository that Flux follows: what Flux is told of it, and how castle reads it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{Class, Fault};
+use castle_gitops::git::{self, GitError, Remote};
+use castle_gitops::{Tree, TreeError};
+use castle_http::Trust;
+use castle_layers::preflight;
+use castle_seams::{Clock, Dial, Disk, TcpDial};
+use castle_secrets::Secret;
+use castle_spec::model::Gitops;
+
+use crate::embedded;
+use crate::keeping::Kept;
+
+/// A host that does not answer the first packet for so long is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// What stands for a folder of this machine that the embedded datacenter follows.
+const EMBEDDED: &str = "embedded";
+/// That folder, unless the file names another.
+const EMBEDDED_FOLDER: &str = "gitops";
+/// The branch, where no file names one.
+const BRANCH: &str = "main";
+/// Names a file with authorities to Git, and so to whoever reads for it.
+const AUTHORITIES: &str = "GIT_SSL_CAINFO";
+/// No file of authorities is longer.
+const MAX_AUTHORITIES_BYTES: u64 = 1 << 20;
+const BY_MORE_THAN_A_TOKEN: &str =
+    "a repository whose credential is not a token cannot be read from here: Flux will, but nobody can judge it before";
+
+/// A repository, and the branch that is meant.
+pub(crate) struct Repository {
+    /// What Flux is told: its address.
+    pub(crate) url: String,
+    /// And its branch.
+    pub(crate) branch: String,
+    way: Way,
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+}
+
+/// How castle reads it.
+enum Way {
+    /// From a Git server. Its address may be another than the one by which the cluster reaches it.
+    Server { address: String, trust: Trust, token: Option<Secret> },
+    /// From a folder of this machine.
+    Folder(PathBuf),
+    /// Not at all, and why.
+    Closed(String),
+}
+
+/// The files, and the commit they are of.
+pub(crate) struct Found {
+    pub(crate) tree: Tree,
+    /// A folder has none.
+    pub(crate) commit: Option<String>,
+}
+
+/// Why a repository is not read.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// Flux may well read it, but castle cannot: why.
+    NotFromHere(String),
+    /// What castle.yaml or the command line says of it cannot be.
+    Invalid(Fault),
+    /// It did not work.
+    Failed(Fault),
+}
+
+impl Repository {
+    /// The one that castle.yaml names, if it names one. Nothing is asked of it yet.
+    pub(crate) async fn of(kept: &Kept) -> Result<Option<Self>, Unread> {
+        let Some(gitops) = kept.castle.gitops.as_ref() else { return Ok(None) };
+        let url = gitops.repository.as_str();
+        let way = match url {
+            EMBEDDED => {
+                let folder = gitops.folder.as_ref().map_or(EMBEDDED_FOLDER, |folder| folder.as_str());
+                let folder = kept.file.parent().unwrap_or(Path::new("")).join(folder);
+                return followed(kept, &folder).map(Some);
+            }
+            _ => match server(kept, url)? {
+                Way::Server { address, trust, .. } => opened(kept, gitops, address, trust).await?,
+                way => way,
+            },
+        };
+        Ok(Some(Self::new(kept, url, way)))
+    }
+
+    /// One at another place: an address, or else a folder. The credential is for the one that castle.yaml names, and goes nowhere
+    /// else.
+    pub(crate) fn at(kept: &Kept, place: &str) -> Result<Self, Unread> {
+        let is_address = place.contains("://") || git::is_ssh(place);
+        let way = if is_address { server(kept, place)? } else { Way::Folder(place.into()) };
+        Ok(Self::new(kept, place, way))
+    }
+
+    fn new(kept: &Kept, url: &str, way: Way) -> Self {
+        let branch = kept.castle.gitops.as_ref().map_or(BRANCH, |gitops| gitops.branch.as_str()).to_owned();
+        let (disk, clock) = (kept.doors.disk.clone(), kept.doors.clock.clone());
+        Self { url: url.to_owned(), branch, way, disk, clock }
+    }
+
+    /// The newest commit of the branch; nothing if it cannot be read from here.
+    pub(crate) async fn head(&self) -> Result<Option<String>, Fault> {
+        match self.source() {
+            Ok(Reading::Folder(_)) | Err(Unread::NotFromHere(_)) => Ok(None),
+            Ok(Reading::Server(remote, trust)) => {
+                let head = git::head(remote, trust, dial(), self.clock.clone()).await;
+                head.map(Some).map_err(|error| preflight::fault(&self.url, &self.branch, &error))
+            }
+            Err(Unread::Invalid(fault) | Unread::Failed(fault)) => Err(fault),
+        }
+    }
+
+    /// The files of the newest commit of the branch, or of the folder.
+    pub(crate) async fn tree(&self) -> Result<Found, Unread> {
+        match self.source()? {
+            Reading::Folder(folder) => {
+                let wrong = |error: TreeError| {
+                    Unread::Invalid(Fault::new(Class::Final, folder.display().to_string(), error.to_string()))
+                };
+                let tree = Tree::of_folder(self.disk.as_ref(), folder).map_err(wrong)?;
+                Ok(Found { tree, commit: None })
+            }
+            Reading::Server(remote, trust) => {
+                let commit = git::fetch(remote, trust, dial(), self.clock.clone()).await;
+                let commit = commit.map_err(|error| self.unread(&error))?;
+                Ok(Found { tree: commit.tree, commit: Some(commit.id) })
+            }
+        }
+    }
+
+    fn source(&self) -> Result<Reading<'_>, Unread> {
+        match &self.way {
+            Way::Closed(why) => Err(Unread::NotFromHere(why.clone())),
+            Way::Folder(folder) => Ok(Reading::Folder(folder)),
+            Way::Server { address, trust, token } => {
+                let token = token.as_ref().map(Secret::expose);
+                Ok(Reading::Server(Remote { address, branch: &self.branch, token }, trust))
+            }
+        }
+    }
+
+    /// What is told when a server did not give it.
+    fn unread(&self, error: &GitError) -> Unread {
+        let fault = preflight::fault(&self.url, &self.branch, error);
+        match error {
+            GitError::BranchMissing { .. } | GitError::Empty | GitError::Address(_) => Unread::Invalid(fault),
+            _ => Unread::Failed(fault),
+        }
+    }
+}
+
+/// The folder that castle.yaml names, as the embedded datacenter serves it; the folder itself while that does not run.
+fn followed(kept: &Kept, folder: &Path) -> Result<Repository, Unread> {
+    let wrong = |why: String| Unread::Invalid(Fault::new(Class::Final, folder.display().to_string(), why));
+    let disk = kept.doors.disk.as_ref();
+    let Some(serving) = embedded::find(disk).map_err(wrong)? else {
+        return Ok(Repository::new(kept, EMBEDDED, Way::Folder(folder.to_owned())));
+    };
+    let name = kept.key().replace('/', "-");
+    let whole = std::path::absolute(folder).map_err(|error| wrong(error.to_string()))?;
+    embedded::follow(disk, &name, &whole).map_err(wrong)?;
+    let (address, trust) = serving.repository_access(&name).map_err(wrong)?;
+    Ok(Repository::new(kept, &embedded::repository(&name), Way::Server { address, trust, token: None }))
+}
+
+/// Where it can be read from.
+enum Reading<'r> {
+    Folder(&'r Path),
+    Server(Remote<'r>, &'r Trust),
+}
+
+fn dial() -> Arc<dyn Dial> {
+    Arc::new(TcpDial { timeout: CONNECT_TIMEOUT })
+}
+
+/// The way to a server, without a credential.
+fn server(kept: &Kept, address: &str) -> Result<Way, Unread> {
+    if git::is_ssh(address) {
+        return Ok(Way::Closed(GitError::Ssh.to_string()));
+    }
+    let trust = match std::env::var_os(AUTHORITIES).filter(|file| !file.is_empty()) {
+        None => Trust::PublicRoots,
+        Some(file) => {
+            let bytes = kept.doors.disk.read(Path::new(&file), MAX_AUTHORITIES_BYTES).map_err(|error| {
+                Unread::Failed(Fault::new(Class::Final, AUTHORITIES, error.to_string()).next("correct it, or unset it"))
+            })?;
+            Trust::Authorities(String::from_utf8_lossy(&bytes).into_owned())
+        }
+    };
+    Ok(Way::Server { address: address.to_owned(), trust, token: None })
+}
+
+/// The way to a server, with the credential that castle.yaml names for it.
+async fn opened(kept: &Kept, gitops: &Gitops, address: String, trust: Trust) -> Result<Way, Unread> {
+    let Some(reference) = &gitops.credential else { return Ok(Way::Server { address, trust, token: None }) };
+    let credential = kept.secret(reference).await;
+    let credential = credential.map_err(|why| Unread::Failed(Fault::new(Class::Final, "gitops.credential", why)))?;
+    let text = credential.expose().trim();
+    if text.lines().count() != 1 || text.starts_with('{') {
+        return Ok(Way::Closed(BY_MORE_THAN_A_TOKEN.to_owned()));
+    }
+    Ok(Way::Server { address, trust, token: Some(credential) })
+}
