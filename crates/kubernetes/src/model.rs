@@ -9,13 +9,13 @@ mod owners;
 mod stage;
 mod status;
 
-pub use fields::{Managed, Operation, agrees, leaves};
+pub use fields::{Managed, Operation, agrees, leaves, same_of_castle};
 pub use handover::{Pause, sole, unshared};
 pub use manifest::{ManifestError, manifest};
 pub use mark::Mark;
 pub use object::{Key, Kind, Object};
-pub(crate) use owners::{KUSTOMIZE, OF_TALOS};
 pub use owners::{Claim, Owner, Ownership, owners};
+pub(crate) use owners::{KUSTOMIZE, OF_TALOS};
 pub use stage::Stage;
 pub use status::{Condition, Status, condition, status};
 

@@ -109,6 +109,44 @@ pub fn agrees(wanted: &Object, live: &Object) -> Result<(), String> {
     compare(&wanted, live.value(), managed.fields, "")
 }
 
+/// Whether castle manages the same in both, with the same values. What others write there meanwhile is none of its business.
+#[must_use]
+pub fn same_of_castle(one: &Object, other: &Object) -> bool {
+    match (Managed::castle(one), Managed::castle(other)) {
+        (Some(managed), Some(others)) => {
+            managed.fields == others.fields && same_below(one.value(), other.value(), managed.fields)
+        }
+        _ => false,
+    }
+}
+
+fn same_below(one: &Value, other: &Value, fields: &Map<String, Value>) -> bool {
+    let mut below = fields.iter().filter(|(element, _)| *element != ".").peekable();
+    if below.peek().is_none() {
+        return one == other;
+    }
+    below.all(|(element, fields)| {
+        let (Some(one), Some(other)) = (find(one, element), find(other, element)) else { return false };
+        fields.as_object().is_some_and(|fields| same_below(one, other, fields))
+    })
+}
+
+/// What an element of a path leads to.
+fn find<'v>(value: &'v Value, element: &str) -> Option<&'v Value> {
+    let (notation, rest) = element.split_once(':')?;
+    match notation {
+        "f" => value.get(rest),
+        "k" => {
+            let keys: Map<String, Value> = serde_json::from_str(rest).ok()?;
+            value.as_array()?.iter().find(|item| keys.iter().all(|(key, value)| item.get(key) == Some(value)))
+        }
+        _ => {
+            let wanted: Value = serde_json::from_str(rest).ok()?;
+            value.as_array()?.iter().find(|item| **item == wanted)
+        }
+    }
+}
+
 /// Walks down what is wanted, what is, and what castle manages, side by side.
 fn compare(wanted: &Value, live: &Value, fields: &Map<String, Value>, path: &str) -> Result<(), String> {
     let differs = || Err(path.to_owned());

@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn flux_loses_its_labels_first_and_its_fields_last() {
-        let labels = json!({"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "f", "x": "y"});
+        let labels =
+            json!({"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "f", "x": "y"});
         let data = json!({"f:data": {"f:a": {}}});
         let managed = [("castle", "Apply", data.clone()), ("kustomize-controller", "Apply", data)];
         let both = object(&labels, &managed);

@@ -8,7 +8,7 @@ use castle_seams::BoxFuture;
 use serde_json::Value;
 
 use crate::client::{Api, Mode, Scope, together};
-use crate::model::{Key, Kind, Managed, Mark, Object, agrees, leaves, owners};
+use crate::model::{Key, Kind, Managed, Mark, Object, agrees, owners, same_of_castle};
 
 /// Objects that are there as wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Apply {
         let Err(path) = agrees(wanted, live) else { return Ok(Standing::AsWanted) };
         // The server may write the same thing otherwise. Only it can tell.
         match api.apply(wanted, Mode::DryRun).await {
-            Ok(tried) if is_same(&tried.object, live) => Ok(Standing::AsWanted),
+            Ok(tried) if same_of_castle(&tried.object, live) => Ok(Standing::AsWanted),
             Ok(_) => Ok(Standing::Differs(path)),
             Err(trouble) => Err(trouble.fault(&key)),
         }
@@ -100,19 +100,6 @@ impl Apply {
             },
         }
     }
-}
-
-/// Whether a dry run would change nothing.
-pub(super) fn is_same(tried: &Object, live: &Object) -> bool {
-    let bare = |object: &Object| {
-        let mut value = object.value().clone();
-        if let Value::Object(metadata) = &mut value["metadata"] {
-            metadata.retain(|key, _| !matches!(key.as_str(), "managedFields" | "resourceVersion"));
-        }
-        value
-    };
-    let fields = |object: &Object| Managed::castle(object).map(|managed| leaves(managed.fields));
-    bare(tried) == bare(live) && fields(tried) == fields(live)
 }
 
 impl Step for Apply {

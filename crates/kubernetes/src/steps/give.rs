@@ -59,7 +59,11 @@ impl Give {
         };
         let fields: Vec<&str> = lacking.iter().take(TOLD).map(String::as_str).collect();
         let what = format!("castle wants {}{more}, and {} does not", fields.join(", "), source.owner);
-        Some(Obstacle::new(&key, what, "make the object in the Git repository equal to castle's, and wait until it is applied"))
+        Some(Obstacle::new(
+            &key,
+            what,
+            "make the object in the Git repository equal to castle's, and wait until it is applied",
+        ))
     }
 }
 
@@ -71,7 +75,8 @@ pub(super) async fn live(api: &Api, keys: &BTreeSet<Key>) -> Result<Vec<Object>,
         let Some(kind) = served.preferred(&key.group, &key.kind) else { return Ok(None) };
         api.get(kind, &key.namespace, &key.name).await.map_err(fault)
     };
-    let found: Result<Vec<Option<Object>>, Fault> = together(keys.iter().map(look).collect()).await.into_iter().collect();
+    let found: Result<Vec<Option<Object>>, Fault> =
+        together(keys.iter().map(look).collect()).await.into_iter().collect();
     Ok(found?.into_iter().flatten().collect())
 }
 

@@ -51,7 +51,8 @@ fn behind(source: &Object) -> Option<(String, String)> {
         let why = ready.filter(|_| !is_ready).map_or("it has changed since", |ready| ready.message);
         return Some((format!("{key} is not reconciled: {why}"), wait));
     }
-    let [applied, attempted] = ["/status/lastAppliedRevision", "/status/lastAttemptedRevision"].map(|at| source.text(at));
+    let [applied, attempted] =
+        ["/status/lastAppliedRevision", "/status/lastAttemptedRevision"].map(|at| source.text(at));
     if key.kind == "Kustomization" && applied != attempted {
         return Some((format!("{key} has applied {applied}, and not yet {attempted}"), wait));
     }

@@ -10,12 +10,14 @@ use castle_engine::{
 use castle_seams::BoxFuture;
 use serde_json::{Map, Value};
 
-use super::apply::{is_same, worst};
+use super::apply::worst;
 use super::obstacle::{Obstacle, clear};
 use super::sources::{sources, waited_for};
 use super::{Present, Record};
 use crate::client::{Api, Mode, Rival, together};
-use crate::model::{Claim, Key, Mark, Object, Operation as Written, Owner, Pause, agrees, owners, sole};
+use crate::model::{
+    Claim, Key, Mark, Object, Operation as Written, Owner, Pause, agrees, owners, same_of_castle, sole,
+};
 
 /// Why castle does not take what a chart has installed, and what a person can do.
 const CHART: &str = "commit `suspend: true` to the HelmRelease and wait until it is applied; then remove the HelmRelease from the Git \
@@ -75,7 +77,13 @@ impl Take {
     }
 
     /// What is left to do with an object, or who wants something else of it.
-    async fn left(&self, api: &Api, wanted: Object, live: &Object, pause: Pause) -> Result<Result<Left, Vec<Obstacle>>, Fault> {
+    async fn left(
+        &self,
+        api: &Api,
+        wanted: Object,
+        live: &Object,
+        pause: Pause,
+    ) -> Result<Result<Left, Vec<Obstacle>>, Fault> {
         let shed = || match sole(live, pause) {
             Some(metadata) => Left::Shed(live.clone(), metadata),
             None => Left::Nothing,
@@ -87,7 +95,7 @@ impl Take {
         let mut wanted = wanted;
         wanted.value_mut()["metadata"]["uid"] = live.at("/metadata/uid").clone();
         match api.apply(&wanted, Mode::DryRun).await {
-            Ok(tried) if is_same(&tried.object, live) => Ok(Ok(shed())),
+            Ok(tried) if same_of_castle(&tried.object, live) => Ok(Ok(shed())),
             Ok(_) => Ok(Ok(Left::Apply(wanted))),
             Err(trouble) if trouble.rivals().is_empty() => Err(trouble.fault(&wanted.key())),
             Err(trouble) => Ok(Err(trouble.rivals().iter().map(|rival| quarrel(&wanted.key(), rival)).collect())),
@@ -100,7 +108,8 @@ fn quarrel(key: &Key, Rival { manager, field }: &Rival) -> Obstacle {
     let owner = Owner::of_manager(manager, Written::Apply).unwrap_or_else(|| Owner::Other(manager.clone()));
     let next = match owner {
         Owner::Flux(..) | Owner::Helm(..) => {
-            "make them equal, in the Git repository or by `patches` of the component in castle.yaml, and try again".to_owned()
+            "make them equal, in the Git repository or by `patches` of the component in castle.yaml, and try again"
+                .to_owned()
         }
         _ => format!("kubectl get {} --output yaml --show-managed-fields; make them equal", key.for_kubectl()),
     };
@@ -171,7 +180,10 @@ impl Step for Take {
             }
         }
         // First all of them are castle's: then none of them may be left to nobody.
-        [apply, shed].into_iter().find(|change| !change.differences.is_empty()).map_or(Decision::Nothing, Decision::Change)
+        [apply, shed]
+            .into_iter()
+            .find(|change| !change.differences.is_empty())
+            .map_or(Decision::Nothing, Decision::Change)
     }
 
     fn act<'a>(

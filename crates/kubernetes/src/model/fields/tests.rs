@@ -101,3 +101,17 @@ fn paths_are_told_as_people_write_them() {
         ]
     );
 }
+
+#[test]
+fn a_try_is_compared_by_what_castle_manages_alone() {
+    let mut tried = live();
+    tried.value_mut()["status"] = json!({"replicas": 7});
+    tried.value_mut()["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "2"});
+    assert!(same_of_castle(&tried, &live()), "what others wrote meanwhile");
+    tried.value_mut()["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2");
+    assert!(!same_of_castle(&tried, &live()), "a value of castle's");
+    let mut more = live();
+    more.value_mut()["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:paused"] = json!({});
+    more.value_mut()["spec"]["paused"] = json!(true);
+    assert!(!same_of_castle(&more, &live()), "a field more");
+}

@@ -55,7 +55,8 @@ fn one_owner_who_is_the_right_one_is_no_quarrel() {
 
 #[test]
 fn each_way_to_have_two_owners_names_both_and_the_way_out() {
-    let label = [("kustomize.toolkit.fluxcd.io/name", "apps"), ("kustomize.toolkit.fluxcd.io/namespace", "flux-system")];
+    let label =
+        [("kustomize.toolkit.fluxcd.io/name", "apps"), ("kustomize.toolkit.fluxcd.io/namespace", "flux-system")];
     let cases = [
         (controller(&[], &["castle"]), listed(&[castle(), flux()])),
         (controller(&label, &["castle"]), listed(&[castle()])),
