@@ -57,6 +57,7 @@ pub(crate) enum Command {
     Drift(commands::drift::DriftArgs),
     Adopt(commands::adopt::AdoptArgs),
     Down(commands::down::DownArgs),
+    Rebirth(commands::rebirth::RebirthArgs),
     Wipe(commands::wipe::WipeArgs),
     Kubeconfig(commands::kubeconfig::KubeconfigArgs),
     Talosconfig(commands::talosconfig::TalosconfigArgs),

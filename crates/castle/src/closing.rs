@@ -66,11 +66,13 @@ impl Stories {
     }
 
     /// What was wanted by a step that failed, and what castle did for it.
-    fn of(&self, step: &StepId, not_begun: usize) -> Option<(String, String)> {
+    fn of(&self, step: &StepId, not_begun: usize, is_removal: bool) -> Option<(String, String)> {
         let story = self.0.get(step)?;
-        let usual = || match story.is_gate {
-            true => format!("to pass {} {}", step.kind, step.name),
-            false => format!("{} {} as the file says", step.kind, step.name),
+        let what = format!("{} {}", step.kind, step.name.trim());
+        let usual = || match (story.is_gate, is_removal) {
+            (true, _) => format!("to pass {what}"),
+            (_, true) => format!("{what} gone"),
+            _ => format!("{what} as the file says"),
         };
         let took = story.ended.saturating_sub(story.begun).as_secs_f64();
         let mut did = Vec::new();
@@ -116,15 +118,17 @@ pub fn conclude(
     let remaining: Vec<String> =
         report.ended(|outcome| *outcome == Outcome::Remaining).map(|(step, _)| step.to_string()).collect();
     let acted = count(|outcome| matches!(outcome, Outcome::Done { effects } if *effects > 0));
+    // What is still there is not gone, whatever the steps say.
+    let has_leftovers = more.get("leftovers").and_then(Value::as_array).is_some_and(|left| !left.is_empty());
     let (result, exit) = match () {
         () if report.interrupted => ("interrupted", Exit::Interrupted),
         () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),
-        () if failed > 0 || !remaining.is_empty() => ("failed", Exit::Failed),
+        () if failed > 0 || !remaining.is_empty() || has_leftovers => ("failed", Exit::Failed),
         () if acted == 0 && changed != "gone" => ("unchanged", Exit::Done),
         () => (changed, Exit::Done),
     };
     let total = report.outcomes.len();
-    let problems = told_problems(report, stories, printer);
+    let problems = told_problems(report, stories, changed == "gone", printer);
     let layers = layers(report);
     if report.interrupted {
         let names = remaining.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
@@ -217,7 +221,7 @@ fn say_times(layers: &[LayerTime], timeline: &Timeline, took: Duration, printer:
 
 /// What went wrong: said to people, and as objects for programs.
 pub(crate) fn problems(report: &Report, printer: &mut Printer) -> Vec<Value> {
-    told_problems(report, &Stories::default(), printer)
+    told_problems(report, &Stories::default(), false, printer)
 }
 
 /// What to do about a fault, if it does not say so itself.
@@ -229,7 +233,7 @@ fn next(fault: &Fault) -> &str {
     }
 }
 
-fn told_problems(report: &Report, stories: &Stories, printer: &mut Printer) -> Vec<Value> {
+fn told_problems(report: &Report, stories: &Stories, is_removal: bool, printer: &mut Printer) -> Vec<Value> {
     let mut behind: BTreeMap<&StepId, usize> = BTreeMap::new();
     for (_, outcome) in &report.outcomes {
         if let Outcome::Skipped { because } = outcome {
@@ -242,7 +246,7 @@ fn told_problems(report: &Report, stories: &Stories, printer: &mut Printer) -> V
         match outcome {
             Outcome::Failed { fault } => {
                 has_errors = true;
-                let story = stories.of(step, behind.get(step).copied().unwrap_or(0));
+                let story = stories.of(step, behind.get(step).copied().unwrap_or(0), is_removal);
                 let next = next(fault);
                 let mut text = format!("{step} failed: {fault}");
                 let mut object = json!({"severity": "error", "step": step.to_string(), "summary": fault.to_string(), "hint": next,

@@ -17,6 +17,7 @@ pub(crate) mod mirror;
 pub(crate) mod new;
 pub(crate) mod owners;
 pub(crate) mod plan;
+pub(crate) mod rebirth;
 pub(crate) mod schema;
 pub(crate) mod secrets;
 pub(crate) mod state;

@@ -48,8 +48,8 @@ pub struct Setting<'s> {
     pub entropy: &'s dyn Entropy,
     /// Asked before every effect.
     pub fence: &'s dyn Fence,
-    /// What the state is sealed with: held to be openable again before the first effect.
-    pub seal: &'s Seal,
+    /// What the state is sealed with: held to be openable again before the first effect. Nothing for whoever writes no state.
+    pub seal: Option<&'s Seal>,
     /// The operator's hand.
     pub signals: &'s dyn Signals,
 }
@@ -72,7 +72,7 @@ pub struct Driven {
 pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) -> Result<Driven, Exit> {
     let Setting { verb, castle, name, nodes, layer, folder, disk, clock, entropy, fence, seal, signals } = setting;
     // A state that nobody can read is a state that is lost.
-    if let Err(error) = seal.prove() {
+    if let Some(Err(error)) = seal.map(Seal::prove) {
         return Err(printer.failed(verb, &format!("the state could not be opened again: {error}; nothing was done")));
     }
     let opened = disk
@@ -199,7 +199,7 @@ impl Listener for Teller<'_> {
             live.hear(event, told.map(|line| stamped(event, &line)));
             place.draw(event.at);
         } else if printer.is_json() {
-            printer.result(&serde_json::to_value(event).unwrap_or_default());
+            printer.event(&serde_json::to_value(event).unwrap_or_default());
         } else if let Some(line) = line(&event.what, printer.is_verbose()) {
             printer.say(&stamped(event, &line));
         }

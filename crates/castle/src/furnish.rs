@@ -54,7 +54,7 @@ impl Furnishing {
 
     /// Adds the layers inside of the cluster.
     pub(crate) fn raise(&self, graph: &mut GraphBuilder, castle: &Castle, nodes: &[Node], formed: &Formed) {
-        let inside = Inside { castle, nodes, api: &formed.api, manifests: &self.manifests };
+        let inside = Inside::enter(graph, castle, nodes, &formed.api, &self.manifests);
         let store = self.vault.as_ref().and_then(|vault| engine::raise(graph, &inside, vault));
         networking::raise(graph, &inside);
         storage::raise(graph, &inside, &formed.volumes);

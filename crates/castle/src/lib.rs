@@ -71,6 +71,7 @@ pub fn main() -> ExitCode {
         Command::Status(args) => verb!(status, args, printer),
         Command::Adopt(args) => verb!(adopt, args, printer),
         Command::Down(args) => verb!(down, args, printer),
+        Command::Rebirth(args) => verb!(rebirth, args, printer),
         Command::Wipe(args) => verb!(wipe, args, printer),
         Command::Kubeconfig(args) => verb!(kubeconfig, args, printer),
         Command::Timeline(args) => verb!(timeline, args, printer),

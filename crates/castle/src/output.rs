@@ -50,6 +50,8 @@ pub struct Printer {
     json: bool,
     quiet: bool,
     verbose: bool,
+    /// The last result object of a verb that is part of another, which tells it.
+    held: Option<Value>,
     out: AutoStream<std::io::Stdout>,
     err: AutoStream<std::io::Stderr>,
 }
@@ -67,6 +69,7 @@ impl Printer {
             json: global.json,
             quiet: global.quiet,
             verbose: global.verbose,
+            held: None,
             out: AutoStream::new(std::io::stdout(), choice),
             err: AutoStream::new(std::io::stderr(), choice),
         }
@@ -141,11 +144,29 @@ impl Printer {
         }
     }
 
+    /// Something that happened, if objects were asked for.
+    pub(crate) fn event(&mut self, event: &Value) {
+        if self.json {
+            self.data(&redact(&format!("{event}\n")));
+        }
+    }
+
     /// The result object, if asked for.
     pub(crate) fn result(&mut self, result: &Value) {
-        if self.json {
-            self.data(&redact(&format!("{result}\n")));
+        match &mut self.held {
+            Some(held) => held.clone_from(result),
+            None => self.event(result),
         }
+    }
+
+    /// From here on result objects are not printed: what comes is part of another verb.
+    pub(crate) fn hold_result(&mut self) {
+        self.held = Some(Value::Null);
+    }
+
+    /// Result objects are printed again; returns the last that was not.
+    pub(crate) fn held_result(&mut self) -> Value {
+        self.held.take().unwrap_or_default()
     }
 
     /// Says that a verb failed, and why.
@@ -164,9 +185,10 @@ impl Printer {
     }
 
     fn ended(&mut self, verb: &str, result: &str, why: &str, exit: Exit) -> Exit {
-        if self.json {
+        if self.json || self.held.is_some() {
             self.result(&serde_json::json!({"verb": verb, "result": result, "problems": [{"severity": "error", "summary": why}]}));
-        } else {
+        }
+        if !self.json {
             self.complain(&format!("\u{1b}[1;31merror\u{1b}[0m: {why}"));
         }
         exit

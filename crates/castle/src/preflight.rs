@@ -63,6 +63,14 @@ pub(crate) async fn judged(
     Ok(Judged { url: repository.url.clone(), commit: found.commit, verdict })
 }
 
+/// Looks at the repository that castle.yaml names, by what is at hand of the manifests.
+pub(crate) async fn look(kept: &Kept) -> Preflight {
+    match kept.castle.gitops {
+        Some(_) => preflight(kept, &at_hand(kept).await).await,
+        None => Preflight::Nothing,
+    }
+}
+
 /// Looks at the repository that castle.yaml names, for a short while. Changes nothing.
 pub(crate) async fn preflight(kept: &Kept, manifests: &Manifests) -> Preflight {
     let looking = async {

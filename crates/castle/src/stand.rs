@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Layer, Lease, Report, Tools, Wanted, lineage, run};
+use castle_engine::{
+    Alone, CastleId, Deaf, Graph, GraphBuilder, Layer, Lease, Report, Seal, Tools, Wanted, lineage, run,
+};
 use castle_layers::platform::{self, Design};
 use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{Placed, Site, Survey, cluster, place, survey, vault};
 use castle_proxmox::client::Client;
-use castle_proxmox::model::Mark;
+use castle_proxmox::model::{ErrorClass, Mark};
 use castle_proxmox::steps::Ground;
 use castle_seams::{SystemSignals, TcpDial};
 use castle_spec::Node;
@@ -166,10 +168,21 @@ impl Stand {
         let tags = Mark::tags_of(&unborn);
         let guests = self.client.guests().await?;
         let mut marks: Vec<Mark> = Vec::new();
+        let mut unread = None;
         for row in guests.iter().filter(|row| self.site.vmids.contains(&row.vmid) && row.tags.is_superset(&tags)) {
-            let config = self.client.config(&row.host, row.vmid).await?;
+            let config = match self.client.config(&row.host, row.vmid).await {
+                // Its host does not answer; the others tell as well.
+                Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => {
+                    unread = Some(refusal);
+                    continue;
+                }
+                config => config?,
+            };
             let mark = config.and_then(|config| Mark::read(config.description()));
             marks.extend(mark.filter(|mark| mark.castle.name == name));
+        }
+        if let (Some(refusal), true) = (unread, marks.is_empty()) {
+            return Err(refusal.into());
         }
         let Some(newest) = marks.iter().max_by_key(|mark| (mark.castle.generation, mark.epoch)) else {
             return Ok(Identity { castle: unborn, is_stored: false, is_born: false, seen_epoch: 0 });
@@ -324,6 +337,19 @@ impl Stand {
         printer: &mut Printer,
     ) -> Result<Driven, Trouble> {
         let seal = self.kept.seal().map_err(Trouble::Failed)?;
+        self.drive_with(verb, graph, castle, (layer, Some(&seal)), lease, printer).await
+    }
+
+    /// The same for whoever writes no state, and needs no key to it.
+    pub(crate) async fn drive_with(
+        &self,
+        verb: &str,
+        graph: Graph,
+        castle: &CastleId,
+        (layer, seal): (Option<Layer>, Option<&Seal>),
+        lease: &Lease,
+        printer: &mut Printer,
+    ) -> Result<Driven, Trouble> {
         let signals = SystemSignals::install().map_err(|error| Trouble::Failed(error.to_string()))?;
         let doors = &self.kept.doors;
         let setting = Setting {
@@ -337,7 +363,7 @@ impl Stand {
             clock: doors.clock.as_ref(),
             entropy: doors.entropy.as_ref(),
             fence: lease,
-            seal: &seal,
+            seal,
             signals: &signals,
         };
         Ok(drive(graph, setting, printer).await?)

@@ -56,7 +56,11 @@ fn definition(group: &str, version: &Value, told: &Value) -> Value {
     if !properties.contains_key("value") {
         properties.entry("spec").or_insert_with(wide);
     }
-    properties.entry("status").or_insert_with(wide);
+    let status = properties.entry("status").or_insert_with(wide);
+    // An object that its controller has not seen yet must not pass for one that is as it should be.
+    if told["observes"] == true {
+        status["default"] = json!({"observedGeneration": -1});
+    }
     for known in ["apiVersion", "kind"] {
         properties.insert(known.to_owned(), json!({"type": "string"}));
     }

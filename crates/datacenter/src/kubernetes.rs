@@ -155,7 +155,10 @@ impl Line {
         let token = header(&AUTHORIZATION).strip_prefix("Bearer ").map(|token| token.trim().to_owned());
         let read = Limited::new(body, write::REQUEST_LIMIT).collect().await;
         clock.sleep(latency / 2).await;
-        let fate = self.fate(&ask);
+        let called = self.called(&ask);
+        let witnesses = self.datacenter.witnesses();
+        let mut fates = witnesses.iter().map(|witness| witness.call(&called));
+        let fate = fates.find(|fate| *fate != Fate::Handled).unwrap_or(Fate::Handled);
         if fate == Fate::LostBefore || !self.datacenter.world().is_open(self.door) {
             return self.lost().await;
         }
@@ -170,6 +173,9 @@ impl Line {
                 self.reply(&mut ask, &Credentials { certificate_header, token, impersonated }).await
             }
         };
+        for witness in &witnesses {
+            witness.answered(&called, reply.code());
+        }
         clock.sleep(latency - latency / 2).await;
         if fate == Fate::LostAfter {
             return self.lost().await;
@@ -182,22 +188,19 @@ impl Line {
         std::future::pending().await
     }
 
-    fn fate(&self, ask: &Ask) -> Fate {
+    fn called(&self, ask: &Ask) -> Called {
         let address = {
             let world = self.datacenter.world();
             let node = world.talos.nodes.get(&self.vmid);
             node.and_then(super::talos::node::Node::address).map(|ip| ip.to_string()).unwrap_or_default()
         };
-        let called = Called {
+        Called {
             number: self.datacenter.number(),
             vmid: self.vmid,
             address,
             method: format!("{} {}", ask.method, ask.path),
             is_change: !["GET", "HEAD"].contains(&ask.method.as_str()) && ask.query.get("dryRun").is_none(),
-        };
-        let witnesses = self.datacenter.witnesses();
-        let mut fates = witnesses.iter().map(|witness| witness.call(&called));
-        fates.find(|fate| *fate != Fate::Handled).unwrap_or(Fate::Handled)
+        }
     }
 
     /// Answers, and asks others for what has to be known before.

@@ -20,7 +20,8 @@
 //!
 //! # Architecture invariant
 //!
-//! It knows no client of castle's: both are readings of the same facts, made apart. It reaches time through `castle-seams`
+//! It knows no client of castle's: both are readings of the same facts, made apart. One reading is shared: what Flux makes of a
+//! repository's files is built by `castle-gitops`, which is held against Flux's own libraries. It reaches time through `castle-seams`
 //! alone, and the network only where it listens, and at webhooks on this machine.
 
 mod access;

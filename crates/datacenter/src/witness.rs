@@ -69,6 +69,9 @@ pub trait Witness: Send + Sync {
         Fate::Handled
     }
 
+    /// Sees the status with which a call of a Kubernetes API is answered, whether or not the answer arrives.
+    fn answered(&self, _: &Called, _status: u16) {}
+
     /// Sees a request to an Infisical, as [`Witness::request`] sees those to a hypervisor.
     fn vault(&self, _: &VaultAsked, handle: &mut dyn FnMut() -> VaultReply) -> Option<VaultReply> {
         Some(handle())

@@ -126,6 +126,8 @@ pub enum Mode {
     Real,
     /// It is judged by everyone who has a say, and then forgotten.
     DryRun,
+    /// It is supposed that nobody else manages any field, and then forgotten: tells whether others want anything else at all.
+    Suppose,
 }
 
 /// What an apply came to.
@@ -244,8 +246,9 @@ impl Api {
         let kind = object.kind();
         let resource = self.resource(&kind).await?.ok_or_else(|| Trouble::NotServed(kind.clone()))?;
         let params = PatchParams {
-            dry_run: mode == Mode::DryRun,
-            force: false,
+            dry_run: mode != Mode::Real,
+            // What is kept is never had by force.
+            force: mode == Mode::Suppose,
             field_manager: Some(MANAGER.to_owned()),
             field_validation: Some(ValidationDirective::Strict),
         };

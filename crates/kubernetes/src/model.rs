@@ -6,6 +6,7 @@ mod manifest;
 mod mark;
 mod object;
 mod owners;
+mod path;
 mod stage;
 mod status;
 
@@ -16,6 +17,7 @@ pub use mark::Mark;
 pub use object::{Key, Kind, Object};
 pub use owners::{Claim, Owner, Ownership, owners};
 pub(crate) use owners::{KUSTOMIZE, OF_TALOS};
+pub(crate) use path::{at_path, at_path_mut};
 pub use stage::Stage;
 pub use status::{Condition, Status, condition, status};
 

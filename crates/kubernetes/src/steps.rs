@@ -17,7 +17,7 @@ mod take;
 
 pub use apply::{Apply, Present};
 pub use arbiter::{Keeper, Known, Tenure, tenures};
-pub use component::{install, remove, served_step, stage_step};
+pub use component::{install, install_unless, record_step, remove, served_step, stage_step};
 pub use expect::{Authority, Expect, Test, Unmet};
 pub use give::give;
 pub use inventory::{Record, recorded};

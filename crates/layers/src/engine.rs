@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use castle_components::patches::namespace;
 use castle_engine::{GraphBuilder, Handle};
 use castle_kubernetes::model::{Kind, Stage};
-use castle_kubernetes::steps::{Authority, Expect, Present, install, stage_step};
+use castle_kubernetes::steps::{Authority, Expect, Present, stage_step};
 use castle_secrets::infisical::Identity;
 use castle_spec::ComponentName;
 use serde_json::{Value, json};
@@ -43,10 +43,8 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>, vault: &Vault) -> Op
     let (_, present) = inside.component(graph, COMPONENT)?;
     let [identity, store] = [identity(vault), store(vault)];
     let stores = objects([identity, store.clone()]);
-    let mut expects = deployments(
-        COMPONENT,
-        &["external-secrets", "external-secrets-cert-controller", "external-secrets-webhook"],
-    );
+    let mut expects =
+        deployments(COMPONENT, &["external-secrets", "external-secrets-cert-controller", "external-secrets-webhook"]);
     let authority = Authority {
         namespace: namespace(COMPONENT).to_owned(),
         name: "external-secrets-webhook".to_owned(),
@@ -62,7 +60,7 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>, vault: &Vault) -> Op
     expects.extend(accepted);
     let serving = id(LAYER, COMPONENT.word(), "serving");
     inside.gate(graph, (serving.clone(), SERVING), &present, expects);
-    let store = install(graph, inside.api, &stores, &mark);
+    let store = inside.beside(graph, COMPONENT, &mark, &stores);
     graph.after(stage_step(&mark, Stage::Rest), serving);
     let valid = Expect::Condition {
         kind: Kind::new("external-secrets.io/v1", "ClusterSecretStore"),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Place, StepId};
 use castle_kubernetes::model::{Kind, Object, Stage};
-use castle_kubernetes::steps::{Expect, Present, install, served_step, stage_step};
+use castle_kubernetes::steps::{Expect, Present, served_step, stage_step};
 use castle_seams::BoxFuture;
 use castle_secrets::Secret;
 use castle_spec::ComponentName;
@@ -23,8 +23,8 @@ use serde_json::{Value, json};
 use crate::inside::{DECIDED, Inside, SERVING, deployments, id, objects};
 use crate::names::{AGE_KEY, FLUX_SYSTEM, STORE, VARIABLES, entry, variables};
 use credential::{Credential, encoded};
-use handover::{Critical, Handover};
 pub use handover::Revision;
+use handover::{Critical, Handover};
 
 const LAYER: &str = "gitops";
 const COMPONENT: ComponentName = ComponentName::Flux;
@@ -86,9 +86,9 @@ pub fn raise(
 
     let inputs_mark = inside.mark(LAYER, "inputs");
     let (given, followed) = (stage_step(&inputs_mark, Stage::Rest), inside.mark(LAYER, "sync"));
-    let inputs = install(graph, inside.api, &inputs(inside, repository), &inputs_mark);
+    let inputs = inside.beside(graph, COMPONENT, &inputs_mark, &inputs(inside, repository));
     graph.after(given.clone(), stage_step(&mark, Stage::Rest));
-    let sync = install(graph, inside.api, &sync(inside, gitops, repository), &followed);
+    let sync = inside.beside(graph, COMPONENT, &followed, &sync(inside, gitops, repository));
     let followed = stage_step(&followed, Stage::Rest);
     graph.after(followed.clone(), given.clone());
     graph.after(followed.clone(), served_step(&mark));
@@ -106,13 +106,15 @@ pub fn raise(
     let (handed, within) = (id(LAYER, "handover", FLUX_SYSTEM), gitops.within.value.duration());
     let place = Place { lane: None, predicted: Duration::from_secs(30) };
     let (head, handed_over) = (repository.head.clone(), repository.handed.clone());
-    let handover = Handover::new(head, gitops.branch.as_str(), within, handed_over);
+    let is_open = inside.open.contains(&handed);
+    let handover = Handover::new(head, gitops.branch.as_str(), within, handed_over).taken_for_open(is_open);
     let revision = graph.gate(handed.clone(), place.clone(), (inside.api.clone(), sync), handover);
     graph.after(handed, serving);
     for (name, within) in gitops.critical.iter() {
-        let gate = Critical::new(name.value.as_str(), within.value.duration());
+        let applied = id(LAYER, "kustomization", name.value.as_str());
+        let gate = Critical::new(name.value.as_str(), within.value.duration(), inside.open.contains(&applied));
         let needs = (inside.api.clone(), revision.clone());
-        graph.gate(id(LAYER, "kustomization", name.value.as_str()), place.clone(), needs, gate);
+        graph.gate(applied, place.clone(), needs, gate);
     }
     Some(revision)
 }
@@ -141,7 +143,9 @@ fn inputs(inside: &Inside<'_>, repository: &Repository) -> Vec<Object> {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(VARIABLES), "data": variables(inside.castle),
     })];
     match &repository.credential {
-        Some(Credential::Given(parts)) => values.push(secret(FLUX_SYSTEM, &encoded(parts, repository.authority.as_deref()))),
+        Some(Credential::Given(parts)) => {
+            values.push(secret(FLUX_SYSTEM, &encoded(parts, repository.authority.as_deref())))
+        }
         Some(Credential::Vaulted(entry)) => values.push(json!({
             "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "metadata": metadata(FLUX_SYSTEM),
             "spec": {
@@ -155,7 +159,10 @@ fn inputs(inside: &Inside<'_>, repository: &Repository) -> Vec<Object> {
             },
         })),
         None => values.extend(
-            repository.authority.as_ref().map(|_| secret(FLUX_SYSTEM, &encoded(&BTreeMap::new(), repository.authority.as_deref()))),
+            repository
+                .authority
+                .as_ref()
+                .map(|_| secret(FLUX_SYSTEM, &encoded(&BTreeMap::new(), repository.authority.as_deref()))),
         ),
     }
     if let Some(key) = &repository.age_key {

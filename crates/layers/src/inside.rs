@@ -7,9 +7,11 @@ use castle_components::patches::namespace;
 use castle_engine::{GraphBuilder, Handle, Layer, Place, StepId};
 use castle_kubernetes::client::Api;
 use castle_kubernetes::model::{Kind, Mark, Object};
-use castle_kubernetes::steps::{Expect, Present, Ready, install};
+use castle_kubernetes::steps::{Expect, Present, Ready, install_unless, record_step};
 use castle_spec::{Castle, ComponentName, Node, Role};
 use serde_json::Value;
+
+use crate::owners;
 
 /// How long the images of a component and its Pods may take: a slow line, and a node that pulls one image after the other.
 pub(crate) const SERVING: Duration = Duration::from_secs(15 * 60);
@@ -29,17 +31,35 @@ pub fn layer_of(component: ComponentName) -> &'static str {
 
 /// A cluster to install components in.
 pub struct Inside<'a> {
-    /// The file.
-    pub castle: &'a Castle,
-    /// Its nodes.
-    pub nodes: &'a [Node],
+    pub(crate) castle: &'a Castle,
+    pub(crate) nodes: &'a [Node],
     /// The API, once it serves.
-    pub api: &'a Handle<Api>,
+    pub(crate) api: &'a Handle<Api>,
     /// The objects of each component that castle installs.
-    pub manifests: &'a BTreeMap<ComponentName, Vec<Object>>,
+    pub(crate) manifests: &'a BTreeMap<ComponentName, Vec<Object>>,
+    /// Gates that are taken for open without being asked. There are none, except where a test shows what a gate is for.
+    pub(crate) open: &'a [StepId],
 }
 
-impl Inside<'_> {
+impl<'a> Inside<'a> {
+    /// A cluster to install components in, each behind the question whose it is.
+    pub fn enter(
+        graph: &mut GraphBuilder,
+        castle: &'a Castle,
+        nodes: &'a [Node],
+        api: &'a Handle<Api>,
+        manifests: &'a BTreeMap<ComponentName, Vec<Object>>,
+    ) -> Self {
+        owners::arbitrate(graph, castle, api);
+        Self { castle, nodes, api, manifests, open: &[] }
+    }
+
+    /// The same with these gates taken for open: so a test shows what each is for.
+    #[must_use]
+    pub fn taking_for_open(self, open: &'a [StepId]) -> Self {
+        Self { open, ..self }
+    }
+
     /// The mark of a component.
     #[must_use]
     pub fn mark(&self, layer: &str, component: &str) -> Mark {
@@ -54,8 +74,22 @@ impl Inside<'_> {
     ) -> Option<(Mark, Handle<Present>)> {
         let objects = self.manifests.get(&component)?;
         let mark = self.mark(layer_of(component), component.word());
-        let present = install(graph, self.api, objects, &mark);
+        let present = install_unless(graph, self.api, objects, &mark, self.open);
+        graph.after(record_step(&mark), owners::settled(&mark));
         Some((mark, present))
+    }
+
+    /// Wants these objects beside a component, once it is settled whose that is.
+    pub(crate) fn beside(
+        &self,
+        graph: &mut GraphBuilder,
+        component: ComponentName,
+        mark: &Mark,
+        objects: &[Object],
+    ) -> Handle<Present> {
+        let present = install_unless(graph, self.api, objects, mark, self.open);
+        graph.after(record_step(mark), owners::settled(&self.mark(layer_of(component), component.word())));
+        present
     }
 
     /// Adds a gate of a layer: all this, once that is present.
@@ -69,6 +103,7 @@ impl Inside<'_> {
         let (id, deadline) = gate;
         let predicted = if deadline == SERVING { Duration::from_secs(30) } else { Duration::from_secs(5) };
         let place = Place { lane: None, predicted };
+        let expects = if self.open.contains(&id) { Vec::new() } else { expects };
         graph.gate(id, place, (self.api.clone(), present.clone()), Ready::new(expects, deadline))
     }
 

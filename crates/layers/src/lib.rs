@@ -18,6 +18,7 @@ pub mod gitops;
 mod inside;
 pub mod names;
 pub mod networking;
+pub mod owners;
 mod placement;
 pub mod platform;
 pub mod preflight;

@@ -7,7 +7,7 @@ use castle_components::patches::namespace;
 use castle_engine::{GraphBuilder, Handle};
 use castle_kubernetes::client::Scope;
 use castle_kubernetes::model::{Key, Kind, Object, Stage};
-use castle_kubernetes::steps::{Expect, Present, Test, Unmet, install, stage_step};
+use castle_kubernetes::steps::{Expect, Present, Test, Unmet, stage_step};
 use castle_spec::ComponentName;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>) -> Option<Handle<Pre
         let accepted = wanted.iter().map(|object| Expect::Accepted(Box::new(mark.on(object.clone())))).collect();
         let gate = id(LAYER, word, "accepted");
         inside.gate(graph, (gate.clone(), DECIDED), &serving, accepted);
-        configured = install(graph, inside.api, &wanted, &mark);
+        configured = inside.beside(graph, COMPONENT, &mark, &wanted);
         graph.after(stage_step(&mark, Stage::Rest), gate);
     }
     let names = inside.nodes.iter().map(|node| format!("speaker-{}", node.name.value));

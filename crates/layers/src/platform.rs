@@ -170,7 +170,7 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
     Ok(found)
 }
 
-/// Adds the steps that remove these guests, and the downloads of the castle from these hosts.
+/// Adds the steps that remove these guests, and the downloads of the castle from these hosts; returns those that remove guests.
 pub fn raze(
     graph: &mut GraphBuilder,
     ground: &Arc<Ground>,
@@ -178,7 +178,7 @@ pub fn raze(
     doomed: &[Doomed],
     reach: Reach,
     hosts: &[String],
-) {
+) -> Vec<StepId> {
     let step_of =
         |guest: &Doomed| id(if guest.is_template { "image" } else { "vm" }, &format!("{} {}", guest.vmid, guest.name));
     for guest in doomed {
@@ -195,4 +195,5 @@ pub fn raze(
         let step = RemoveDownloads::new(ground.clone(), host, &site.images);
         graph.step(id("downloads", host), Place::default(), (), step);
     }
+    doomed.iter().map(step_of).collect()
 }

@@ -37,6 +37,8 @@ pub fn world(castle: &Castle, entry: Option<&str>, manifests: &BTreeMap<Componen
         }
         if gitops.credential.is_some() {
             world.give_secret(FLUX_SYSTEM);
+            // Where the cluster reads it from the vault, this is what makes the Secret.
+            world.own("castle", "external-secrets.io", "ExternalSecret", FLUX_SYSTEM, FLUX_SYSTEM);
         }
         if gitops.age_key.is_some() {
             world.decrypt_with(AGE_KEY);

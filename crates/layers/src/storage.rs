@@ -34,7 +34,8 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>, volumes: &[StepId]) 
     for volume in volumes {
         graph.after(stage_step(&mark, Stage::Rest), volume.clone());
     }
-    let nodes: Vec<String> = inside.workers().filter(|node| takes_work(node)).map(|node| node.name.value.clone()).collect();
+    let nodes: Vec<String> =
+        inside.workers().filter(|node| takes_work(node)).map(|node| node.name.value.clone()).collect();
     let mut managers = daemon_sets(COMPONENT, &["longhorn-manager"]);
     managers.extend(
         [
@@ -94,7 +95,10 @@ fn has_disk(nodes: &[Object], name: &str) -> Result<(), Unmet> {
         match condition(node, wanted) {
             Some(found) if found.status == "True" => {}
             Some(found) => {
-                return Err(Unmet::of(node, format!("{wanted} is {} ({}): {}", found.status, found.reason, found.message)));
+                return Err(Unmet::of(
+                    node,
+                    format!("{wanted} is {} ({}): {}", found.status, found.reason, found.message),
+                ));
             }
             None => return Err(Unmet::of(node, format!("has no condition {wanted} yet"))),
         }

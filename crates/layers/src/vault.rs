@@ -172,7 +172,9 @@ pub fn keep(graph: &mut GraphBuilder, keeping: Keeping, keys: &Handle<Keys>) -> 
     step
 }
 
-/// Adds the step that takes out of the vault what the castle has put there.
-pub fn clear(graph: &mut GraphBuilder, shelf: Shelf, castle: &Castle) {
-    graph.step(id("vault", castle), Place::default(), (), RemoveFiles::new(shelf));
+/// Adds the step that takes out of the vault what the castle has put there; returns it.
+pub fn clear(graph: &mut GraphBuilder, shelf: Shelf, castle: &Castle) -> StepId {
+    let step = id("vault", castle);
+    graph.step(step.clone(), Place::default(), (), RemoveFiles::new(shelf));
+    step
 }

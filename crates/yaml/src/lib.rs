@@ -15,6 +15,7 @@ use zeroize::Zeroize;
 
 pub use emit::{emit, emit_all, emit_for_kubernetes};
 pub use parse::parse;
+pub use plain::{Plain, resolve};
 
 /// Why a text cannot be read, and where.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]

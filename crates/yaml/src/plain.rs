@@ -4,9 +4,12 @@ use serde_json::Number;
 
 /// The meaning of a plain scalar.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Plain {
+pub enum Plain {
+    /// Nothing.
     Null,
+    /// A truth value.
     Bool(bool),
+    /// A number.
     Number(Number),
     /// A number that JSON does not have.
     NoNumber,
@@ -14,11 +17,13 @@ pub(super) enum Plain {
     Time,
     /// `<<`.
     Merge,
+    /// Text.
     Text,
 }
 
 /// Resolves a plain scalar as Go's library does.
-pub(super) fn resolve(text: &str) -> Plain {
+#[must_use]
+pub fn resolve(text: &str) -> Plain {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
         "true" | "True" | "TRUE" => return Plain::Bool(true),

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::hypervisor;
 use crate::keeping::{Doors, Kept};
 use crate::output::{Exit, Printer};
-use crate::preflight::{at_hand, preflight};
+use crate::preflight;
 use crate::stand::{Stand, Trouble};
 
 /// How long a host may take to be connected to when only its certificate is looked at.
@@ -29,7 +29,8 @@ const USER: &str = "castle@pve";
 /// Look for anything in the way of a castle, without changing anything
 ///
 /// Asks the hypervisor whether it is there, lets castle in and has all that the file needs: privileges, hosts, storages, bridge,
-/// memory, free VMIDs and addresses; and the vault and the Git repository whether they can be used. Each finding says what was seen and what to do about it (docs/doctor.md).
+/// memory, free VMIDs and addresses; and the vault and the Git repository whether they can be used. Each finding says what was seen
+/// and what to do about it (docs/doctor.md).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  castle doctor\n  castle doctor clusters/blue/proxmox --pveum | ssh root@pve sh")]
 pub(crate) struct DoctorArgs {
@@ -55,7 +56,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, printer: &mut Printer) -> Result<E
         Ok(client) => Ok(visit(Stand::at(kept, client, site), probe_addresses, &args.path, printer).await),
         Err(why) => {
             let mut findings = unequipped(&site, probe_addresses, &why);
-            findings.extend(git_tree(&kept).await);
+            findings.extend(preflight::look(&kept).await.findings());
             Ok(tell(&kept, &findings, &args.path, printer))
         }
     }
@@ -96,7 +97,7 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
     }
     findings.extend(doubt);
     findings.extend(vault(kept).await);
-    findings.extend(git_tree(kept).await);
+    findings.extend(preflight::look(kept).await.findings());
     tell(kept, &findings, path, printer)
 }
 
@@ -113,11 +114,6 @@ async fn vault(kept: &Kept) -> Option<Finding> {
             Finding::wrong("vault", fault.subject, fault.evidence).next(fault.next)
         }
     })
-}
-
-/// Whether Flux can follow the castle's repository, if there is one.
-async fn git_tree(kept: &Kept) -> Vec<Finding> {
-    preflight(kept, &at_hand(kept).await).await.findings()
 }
 
 /// A castle that nobody has raised: no mark bears its lineage.

@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use castle_engine::{CastleId, GraphBuilder, Outcome, Taking, lineage};
+use castle_engine::{CastleId, Graph, GraphBuilder, Outcome, StateError, Taking, lineage};
 use castle_layers::platform::{self, Doomed, Whose};
 use castle_layers::vault;
-use castle_proxmox::steps::{Ground, Reach};
+use castle_proxmox::steps::Reach;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::commands::confirm::confirmed;
+use crate::commands::rebirth;
 use crate::drive::{Driven, conclude, journal_of};
+use crate::keeping::Kept;
 use crate::output::{Exit, Printer, table};
-use crate::stand::{Stand, Trouble, while_held};
+use crate::stand::{Identity, Stand, Trouble, while_held};
+use crate::vault::Chamber;
 
 /// Take a castle down: remove every guest and image it made, and prove that nothing of it is left
 ///
@@ -35,23 +38,41 @@ pub(crate) struct DownArgs {
 pub(crate) async fn down(args: &DownArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(&args.path, printer).await?;
     let identity = stand.identify().await?;
-    let ground = stand.ground(&identity.castle, false);
-    let doomed: Vec<Doomed> =
-        platform::within(&ground).await?.into_iter().filter(|guest| goes(guest, args.keep_image)).collect();
+    let doomed = doomed(&stand, &identity.castle, args.keep_image).await?;
     printer.say(&listed(&doomed));
     let question = format!("Remove {} of {} for good?", counted(&doomed), stand.kept.name());
     if !doomed.is_empty() && !confirmed(&question, args.yes, printer) {
         return Err(Trouble::Refused("nothing was removed: answer yes, or give --yes".to_owned()));
     }
-    let removal = Removal { verb: "down", stand: &stand, doomed, reach: Reach::Marked, keep_image: args.keep_image };
-    removal.run(&identity, printer).await
+    let removal = Removal { ending: Ending::Life, ..Removal::new("down", &stand, doomed, args.keep_image) };
+    let exit = removal.run(&identity, printer).await?;
+    if exit == Exit::Done {
+        rebirth::settle(&stand.kept).await?;
+    }
+    Ok(exit)
+}
+
+/// What of the castle is on its hypervisor and is to go.
+pub(crate) async fn doomed(stand: &Stand, castle: &CastleId, keep_image: bool) -> Result<Vec<Doomed>, Trouble> {
+    let within = platform::within(&stand.ground(castle, false)).await?;
+    let ours = within.into_iter().filter(|guest| goes(guest, keep_image));
+    Ok(ours.map(|guest| called(guest, &stand.kept)).collect())
+}
+
+/// A guest whose host is away, and who has no name for it, is called as the file calls it.
+fn called(mut guest: Doomed, kept: &Kept) -> Doomed {
+    let node = kept.nodes.iter().find(|node| node.vmid.0 == guest.vmid);
+    if let (true, Some(node)) = (guest.name.is_empty(), node) {
+        guest.name.clone_from(&node.name.value);
+    }
+    guest
 }
 
 fn goes(guest: &Doomed, keep_image: bool) -> bool {
     guest.whose == Whose::Ours && !(keep_image && guest.is_template)
 }
 
-fn counted(doomed: &[Doomed]) -> String {
+pub(crate) fn counted(doomed: &[Doomed]) -> String {
     match doomed.len() {
         1 => "1 guest".to_owned(),
         count => format!("{count} guests"),
@@ -71,6 +92,17 @@ pub(crate) fn listed(doomed: &[Doomed]) -> String {
     table(&rows)
 }
 
+/// What becomes of the castle itself once its guests are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its life is over: what it keeps in its vault goes, too, and what is raised next is another life.
+    Life,
+    /// It will be raised again as it was: the same life, the same secrets.
+    Sleep,
+    /// Nothing: only its guests were asked for.
+    Guests,
+}
+
 /// Guests that are to go, for a verb.
 pub(crate) struct Removal<'r> {
     pub(crate) verb: &'r str,
@@ -78,109 +110,226 @@ pub(crate) struct Removal<'r> {
     pub(crate) doomed: Vec<Doomed>,
     pub(crate) reach: Reach,
     pub(crate) keep_image: bool,
+    pub(crate) ending: Ending,
 }
 
-impl Removal<'_> {
+/// Something that should be gone and is not, or of which nobody knows.
+struct Leftover {
+    /// For people: what it is, and where.
+    told: String,
+    next: String,
+    object: Value,
+}
+
+/// The castle's vault, or why it cannot be opened.
+type Opened = Result<Option<Arc<Chamber>>, String>;
+
+impl<'r> Removal<'r> {
+    /// The removal of what bears the castle's mark.
+    pub(crate) fn new(verb: &'r str, stand: &'r Stand, doomed: Vec<Doomed>, keep_image: bool) -> Self {
+        Self { verb, stand, doomed, reach: Reach::Marked, keep_image, ending: Ending::Guests }
+    }
+
     /// Removes them, looks again, and prints the receipt.
-    pub(crate) async fn run(self, identity: &crate::stand::Identity, printer: &mut Printer) -> Result<Exit, Trouble> {
+    pub(crate) async fn run(self, identity: &Identity, printer: &mut Printer) -> Result<Exit, Trouble> {
         let kept = &self.stand.kept;
         let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
         let work = async {
             let castle = &identity.castle;
-            let ground = self.stand.ground(castle, false);
-            let hosts = self.hosts_with_images().await?;
-            let mut graph = GraphBuilder::new();
-            platform::raze(&mut graph, &ground, &self.stand.site, &self.doomed, self.reach, &hosts);
+            let (hosts, unseen) = self.hosts().await?;
             // A vault that cannot be opened keeps nobody from taking the machines away.
-            let chamber = if self.verb == "down" { kept.chamber() } else { Ok(None) };
-            if let Ok(Some(chamber)) = &chamber {
-                vault::clear(&mut graph, chamber.shelf(castle), &kept.castle);
+            let chamber = if self.ending == Ending::Life { kept.chamber() } else { Ok(None) };
+            let graph = self.graph(castle, &self.doomed, &hosts, &chamber)?;
+            // Nor does a key to the state that is lost.
+            let seal = kept.seal().ok();
+            let driven =
+                self.stand.drive_with(self.verb, graph, castle, (None, seal.as_ref()), &held.lease, printer).await?;
+            let leftovers = self.leftovers(castle, (&hosts, &unseen), &chamber).await?;
+            if leftovers.is_empty() && driven.report.is_done() && identity.is_born && self.ending != Ending::Guests {
+                self.end(castle, identity.is_stored, held.lease.epoch()).await?;
             }
-            let graph = graph.build().map_err(|error| Trouble::Failed(error.to_string()))?;
-            let driven = self.stand.drive(self.verb, graph, castle, None, &held.lease, printer).await?;
-            let leftovers = self.leftovers(&ground).await?;
-            if leftovers.is_empty() && driven.report.is_done() && identity.is_born && self.verb == "down" {
-                self.end_of_life(castle, identity.is_stored, held.lease.epoch()).await?;
-            }
-            let exit = self.receipt(&driven, &leftovers, printer);
-            let Err(why) = chamber else { return Ok(exit) };
-            printer.complain_to_people(&format!("what the castle keeps in its vault is still there: {why}"));
-            Ok(Exit::Failed)
+            Ok(self.receipt(&driven, &leftovers, &unseen, &chamber, printer))
         };
         let exit = while_held(&held.lease, work).await;
         let _ = held.lease.release().await;
         exit
     }
 
-    /// The hosts whose downloads are looked at: those that are there and have the storage.
-    async fn hosts_with_images(&self) -> Result<Vec<String>, Trouble> {
+    /// The steps that remove these guests, the downloads on these hosts, and what is in the vault. The vault comes last: as long as a
+    /// machine stands, the secrets it was made with are worth having.
+    fn graph(
+        &self,
+        castle: &CastleId,
+        doomed: &[Doomed],
+        hosts: &[String],
+        chamber: &Opened,
+    ) -> Result<Graph, Trouble> {
+        let (kept, ground) = (&self.stand.kept, self.stand.ground(castle, false));
+        let mut graph = GraphBuilder::new();
+        let guests = platform::raze(&mut graph, &ground, &self.stand.site, doomed, self.reach, hosts);
+        if let Ok(Some(chamber)) = chamber {
+            let last = vault::clear(&mut graph, chamber.shelf(castle), &kept.castle);
+            guests.into_iter().for_each(|guest| graph.after(last.clone(), guest));
+        }
+        graph.build().map_err(|error| Trouble::Failed(error.to_string()))
+    }
+
+    /// The hosts whose downloads are looked at, and those that are not there to be looked at.
+    async fn hosts(&self) -> Result<(Vec<String>, Vec<String>), Trouble> {
         if self.keep_image {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         let online = self.stand.client.hosts().await?;
-        let is_there = |host: &&String| online.iter().any(|row| row.name == **host && row.is_online);
-        Ok(self.stand.site.hosts.iter().filter(is_there).cloned().collect())
+        let is_there = |host: &String| online.iter().any(|row| row.name == *host && row.is_online);
+        Ok(self.stand.site.hosts.iter().cloned().partition(is_there))
     }
 
-    /// What is still there of what was to go, asked afresh.
-    async fn leftovers(&self, ground: &Arc<Ground>) -> Result<Vec<Doomed>, Trouble> {
-        ground.guests(ground.client.clock().monotonic()).await?;
-        let now = platform::within(ground).await?;
-        let still = |guest: &&Doomed| {
-            self.doomed.iter().any(|doomed| doomed.vmid == guest.vmid) || goes(guest, self.keep_image)
+    /// What is still there of what was to go, asked afresh by someone who only looks.
+    async fn leftovers(
+        &self,
+        castle: &CastleId,
+        (hosts, unseen): (&[String], &[String]),
+        chamber: &Opened,
+    ) -> Result<Vec<Leftover>, Trouble> {
+        let mut leftovers = Vec::new();
+        let left = |guest: Doomed| {
+            let guest = called(guest, &self.stand.kept);
+            let (vmid, host) = (guest.vmid, &guest.host);
+            let name = if guest.name.is_empty() { String::new() } else { format!(" ({})", guest.name) };
+            let once = if unseen.contains(host) { format!("once {host} answers, ") } else { String::new() };
+            let told = format!("VM {vmid}{name} on {host}");
+            Leftover { told, next: format!("{once}run the same command again"), object: object(&guest) }
         };
-        Ok(now.iter().filter(still).cloned().collect())
+        match platform::within(&self.stand.ground(castle, false)).await {
+            Ok(now) => {
+                let still = |guest: &Doomed| {
+                    self.doomed.iter().any(|doomed| doomed.vmid == guest.vmid) || goes(guest, self.keep_image)
+                };
+                leftovers.extend(now.into_iter().filter(still).map(left));
+            }
+            Err(fault) => leftovers.push(Leftover {
+                told: format!("nobody knows what: {fault}"),
+                next: "once the hypervisor answers, run the same command again".to_owned(),
+                object: json!({"what": "unknown", "evidence": fault.to_string()}),
+            }),
+        }
+        let others = self.graph(castle, &[], hosts, chamber)?;
+        for (step, outcome) in self.stand.look(&others, castle).await.outcomes {
+            let evidence = match outcome {
+                Outcome::Planned { change } => {
+                    change.differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                }
+                Outcome::Failed { fault } => fault.to_string(),
+                _ => continue,
+            };
+            leftovers.push(Leftover {
+                told: format!("{} ({evidence})", named(&step.kind, &step.name, chamber)),
+                next: "run the same command again".to_owned(),
+                object: json!({"what": &*step.kind, "name": &*step.name, "evidence": evidence}),
+            });
+        }
+        if let Err(why) = chamber {
+            leftovers.push(Leftover {
+                told: format!("what the castle keeps in its vault: {why}"),
+                next: "mend that, and run the same command again".to_owned(),
+                object: json!({"what": "vault", "evidence": why}),
+            });
+        }
+        Ok(leftovers)
     }
 
-    /// The castle is gone: what is raised next is another life.
-    async fn end_of_life(&self, castle: &CastleId, is_stored: bool, epoch: u64) -> Result<(), Trouble> {
+    /// The castle is gone, for good or for a while.
+    async fn end(&self, castle: &CastleId, is_stored: bool, epoch: u64) -> Result<(), Trouble> {
         let failed = |error: String| Trouble::Failed(error);
         let store = self.stand.kept.store.as_ref();
         if !is_stored {
             lineage::adopt(store, castle).await.map_err(|error| failed(error.to_string()))?;
         }
         let (kept, layer) = (&self.stand.kept, platform::layer());
-        let mut state = kept.state(castle.clone()).map_err(failed)?;
-        let known = state.latest(&layer).await.map_err(|error| failed(error.to_string()))?;
-        let payload = json!({"generation": castle.generation, "nodes": []});
-        let was_raised = known.is_some_and(|record| record.payload != payload && record.payload["nodes"] != json!([]));
+        let mut was_raised = false;
+        if let Ok(mut state) = kept.state(castle.clone()) {
+            let known = match state.latest(&layer).await {
+                // Who has lost the key to the state takes a castle down all the same.
+                Err(StateError::Seal { .. }) => None,
+                known => known.map_err(|error| failed(error.to_string()))?,
+            };
+            let payload = json!({"generation": castle.generation, "nodes": []});
+            was_raised = known.is_some_and(|record| record.payload != payload && record.payload["nodes"] != json!([]));
+            if was_raised {
+                state.write(&layer, payload, epoch).await.map_err(|error| failed(error.to_string()))?;
+            }
+            kept.remember(&state).map_err(failed)?;
+        }
         // A castle that never stood has not died.
         if !was_raised && self.doomed.is_empty() {
             return Ok(());
         }
-        if was_raised {
-            state.write(&layer, payload, epoch).await.map_err(|error| failed(error.to_string()))?;
+        if self.ending == Ending::Life {
+            lineage::next_life(store, castle).await.map_err(|error| failed(error.to_string()))?;
         }
-        kept.remember(&state).map_err(failed)?;
-        lineage::next_life(store, castle).await.map_err(|error| failed(error.to_string()))?;
         // What it noted is of no use to the next one; that it stays would do no harm.
         let _ = kept.doors.disk.remove_file(&journal_of(&kept.own_folder(), castle));
         Ok(())
     }
 
-    fn receipt(&self, driven: &Driven, leftovers: &[Doomed], printer: &mut Printer) -> Exit {
-        let is_left = |guest: &Doomed| leftovers.iter().any(|left| left.vmid == guest.vmid);
+    fn receipt(
+        &self,
+        driven: &Driven,
+        leftovers: &[Leftover],
+        unseen: &[String],
+        chamber: &Opened,
+        printer: &mut Printer,
+    ) -> Exit {
+        let is_left = |guest: &Doomed| leftovers.iter().any(|left| left.object["vmid"] == guest.vmid);
         let gone: Vec<&Doomed> = self.doomed.iter().filter(|guest| !is_left(guest)).collect();
-        let object = |guest: &Doomed| json!({"vmid": guest.vmid, "name": guest.name, "host": guest.host});
-        if !gone.is_empty() {
-            let rows: Vec<[String; 4]> = gone
-                .iter()
-                .map(|guest| ["gone".to_owned(), guest.vmid.to_string(), guest.name.clone(), guest.host.clone()])
-                .collect();
+        // What was removed besides guests: the steps alone know.
+        let others = driven.report.ended(|outcome| matches!(outcome, Outcome::Done { effects: 1.. }));
+        let others: Vec<_> = others.filter(|(step, _)| matches!(&*step.kind, "downloads" | "vault")).collect();
+        let mut rows: Vec<[String; 4]> = gone
+            .iter()
+            .map(|guest| ["gone".to_owned(), guest.vmid.to_string(), guest.name.clone(), guest.host.clone()])
+            .collect();
+        rows.extend(others.iter().map(|(step, _)| {
+            ["gone".to_owned(), String::new(), named(&step.kind, &step.name, chamber), String::new()]
+        }));
+        if !rows.is_empty() {
             printer.say(&table(&rows));
         }
         for left in leftovers {
-            printer.complain_to_people(&format!("still there: VM {} ({}) on {}", left.vmid, left.name, left.host));
+            printer.complain_to_people(&format!("still there: {}\n  next: {}", left.told, left.next));
         }
+        for host in unseen {
+            printer.complain_to_people(&format!(
+                "{host} is not there: whether something that castle downloaded is left on it was not looked at\n  next: once it is back, run the same command again"
+            ));
+        }
+        let other = |step: &castle_engine::StepId| json!({"what": &*step.kind, "name": &*step.name});
+        let all = gone.iter().map(|guest| object(guest)).chain(others.iter().map(|(step, _)| other(step)));
         let mut more = Map::new();
-        more.insert("gone".to_owned(), gone.iter().map(|guest| object(guest)).collect());
-        more.insert("leftovers".to_owned(), leftovers.iter().map(object).collect::<Value>());
+        more.insert("gone".to_owned(), all.collect());
+        more.insert("leftovers".to_owned(), leftovers.iter().map(|left| left.object.clone()).collect());
+        if !unseen.is_empty() {
+            more.insert("unseen".to_owned(), json!(unseen));
+        }
         let name = self.stand.kept.castle.castle.as_str();
         let exit = conclude(self.verb, "gone", name, driven, more, printer);
-        let all_well = driven.report.outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Done { .. }));
-        if leftovers.is_empty() && all_well {
+        if exit == Exit::Done && unseen.is_empty() {
             printer.say(&format!("Nothing of {} is left on its hypervisor.", self.stand.kept.name()));
         }
         exit
+    }
+}
+
+/// A guest as an object.
+fn object(guest: &Doomed) -> Value {
+    json!({"vmid": guest.vmid, "name": guest.name, "host": guest.host})
+}
+
+/// What a step removes besides guests, for people.
+fn named(kind: &str, name: &str, chamber: &Opened) -> String {
+    match (kind, chamber) {
+        ("downloads", _) => format!("downloads on {name}"),
+        (_, Ok(Some(chamber))) => format!("what it kept in its vault, in {}", chamber.path),
+        _ => format!("{kind} {name}"),
     }
 }

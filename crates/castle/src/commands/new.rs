@@ -13,6 +13,9 @@ macro_rules! gitops {
         &[$(($path, include_str!(concat!("../../../../templates/gitops/", $path)))),*]
     };
 }
+/// Where the embedded template begins to speak of the repository: at its end.
+const FOLLOWS: &str = "\n# The repository that Flux follows";
+
 const GITOPS: &[(&str, &str)] = gitops![
     "README.md",
     "apps/blog/default.conf",
@@ -156,6 +159,8 @@ fn stamps(args: &NewArgs) -> Vec<Stamp> {
         Stamp { path: base(args).join("clusters/castle.schema.json"), text: super::schema::text(), shared: true },
     ];
     stamps.extend(secrets.map(|secrets| own("secrets.example.yaml", fill(secrets))));
+    // Without a repository there is none to follow.
+    let castle = if args.no_gitops { castle.split(FOLLOWS).next().unwrap_or(castle) } else { castle };
     stamps.push(own("castle.yaml", fill(castle)));
     if !args.no_gitops {
         let folder = base(args).join("gitops");

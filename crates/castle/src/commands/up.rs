@@ -1,12 +1,13 @@
 //! `castle up`: raise, converge, resume.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use castle_engine::{Layer, Outcome, Taking};
 use castle_layers::gitops;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use crate::commands::rebirth;
 use crate::drive::{conclude, problems};
 use crate::output::{Exit, Printer};
 use crate::planned::Planned;
@@ -39,6 +40,13 @@ pub(crate) struct UpArgs {
     plan: Option<PathBuf>,
 }
 
+impl UpArgs {
+    /// All of what `path` names, as usual.
+    pub(crate) fn of(path: &Path) -> Self {
+        Self { path: path.to_owned(), layer: None, deep: false, mirror: None, skip_preflight: true, plan: None }
+    }
+}
+
 pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(&args.path, printer).await?.with_mirror(args.mirror.as_deref());
     let planned = args.plan.as_ref().map(|file| Planned::read(stand.kept.doors.disk.as_ref(), file)).transpose()?;
@@ -61,14 +69,17 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
         printer.say("Nothing was changed.");
         return Ok(Exit::Refused);
     }
-    let is_handed_over = gitops::gates(&kept.castle).iter().all(|(gate, _)| first_look.outcome(gate).is_some_and(Outcome::is_done));
+    let is_handed_over =
+        gitops::gates(&kept.castle).iter().all(|(gate, _)| first_look.outcome(gate).is_some_and(Outcome::is_done));
     if !args.skip_preflight && !is_handed_over {
         let preflight = preflight(kept, stand.furnishing().await?.manifests()).await;
         if preflight.is_in_the_way() {
             let problems = preflight.tell(printer);
             let name = kept.castle.castle.as_str();
             printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
-            printer.say("Nothing was changed. Mend the repository; or raise the castle as it is: castle up --skip-preflight");
+            printer.say(
+                "Nothing was changed. Mend the repository; or raise the castle as it is: castle up --skip-preflight",
+            );
             return Ok(Exit::Refused);
         }
     }
@@ -90,6 +101,7 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
         let known = driven.report.is_done().then_some(placed.as_slice());
         stand.remember(&room, known, held.lease.epoch()).await?;
         if driven.report.is_done() {
+            rebirth::settle(kept).await?;
             more.insert("nodes".to_owned(), stand.nodes(&placed));
         }
         if let Some(revision) = stand.furnishing().await?.revision() {

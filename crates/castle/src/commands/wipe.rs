@@ -66,6 +66,6 @@ pub(crate) async fn wipe(args: &WipeArgs, printer: &mut Printer) -> Result<Exit,
             return Err(Trouble::Refused(format!("nothing was removed: {how}")));
         }
     }
-    let removal = Removal { verb: "wipe", stand: &stand, doomed, reach, keep_image: false };
+    let removal = Removal { reach, ..Removal::new("wipe", &stand, doomed, false) };
     removal.run(&identity, printer).await
 }

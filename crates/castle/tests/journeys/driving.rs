@@ -99,7 +99,7 @@ fn child(folder: &Path) -> ExitCode {
             clock: &SystemClock::new(),
             entropy: &SystemEntropy,
             fence: &Alone { epoch: 1 },
-            seal: &seal(std::env::var_os("CASTLE_TEST_WRONG_KEY").is_some()),
+            seal: Some(&seal(std::env::var_os("CASTLE_TEST_WRONG_KEY").is_some())),
             signals: &signals,
         };
         let global = castle::Global { json, quiet: false, verbose: false, color: castle::Color::Never };

@@ -98,11 +98,17 @@ pub(crate) struct Within {
 impl Within {
     /// Serves as `castle datacenter` does, and is found by castle as that is found.
     pub(crate) fn new(speed: u32) -> Self {
+        Self::with_hosts(speed, &["pve"])
+    }
+
+    /// The same, with hosts of these names.
+    pub(crate) fn with_hosts(speed: u32, hosts: &[&str]) -> Self {
+        let named: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let (world, network, seen) = (World::new(), own_network(), Arc::new(Seen::default()));
         let clock = Arc::new(ScaledClock::new(Arc::new(SystemClock::new()), f64::from(speed)));
         let own = Infisical::new(VAULT, PROJECT, &[ENVIRONMENT], CLIENT_ID, CLIENT_SECRET);
         let other = Infisical::new(ELSEWHERE, PROJECT, &[ENVIRONMENT], "somebody", CLIENT_SECRET);
-        let datacenter = Datacenter::new(Blueprint::embedded(&[]).with_vault(own).with_vault(other), clock);
+        let datacenter = Datacenter::new(Blueprint::embedded(&named).with_vault(own).with_vault(other), clock);
         datacenter.watch(seen.clone());
         let (told, tell) = mpsc::channel();
         let (end, ended) = oneshot::channel();
@@ -129,7 +135,7 @@ impl Within {
         SystemDisk.create_dir_all(&folder, 0o700).unwrap();
         let claim = SystemDisk.try_lock(&folder.join(".serving"), 0o600).unwrap();
         let serving = json!({
-            "address": hypervisor.0, "fingerprint": hypervisor.1, "process": std::process::id(), "hosts": ["pve"],
+            "address": hypervisor.0, "fingerprint": hypervisor.1, "process": std::process::id(), "hosts": hosts,
             "speed": speed, "vault": vault.0, "vault_fingerprint": vault.1, "git": vault.0, "git_fingerprint": vault.1,
         });
         SystemDisk.replace(&folder.join("serving.json"), serving.to_string().as_bytes(), 0o600).unwrap();

@@ -79,6 +79,11 @@ fn same_words(ours: &Object, theirs: &Object) {
         for place in ["/spec/group", "/spec/scope", "/spec/names/kind", "/spec/names/plural"] {
             assert_eq!(ours.at(place), theirs.at(place), "{key} {place}");
         }
+        let unseen = |object: &Object| {
+            let status = object.at("/spec/versions/0/schema/openAPIV3Schema/properties/status");
+            status.get("default").cloned()
+        };
+        assert_eq!(unseen(ours), unseen(theirs), "{key} before its controller has seen it");
         let version = ours.at("/spec/versions/0/name");
         assert!(
             theirs.list("/spec/versions").iter().any(|their| their["name"] == *version && their["served"] == true),

@@ -30,6 +30,13 @@ impl Reply {
         Self::Object { code, object, warnings: Vec::new() }
     }
 
+    pub(crate) fn code(&self) -> u16 {
+        match self {
+            Self::Object { code, .. } | Self::Raw(code, ..) => *code,
+            Self::Watch(_) => 200,
+        }
+    }
+
     pub(crate) fn text(code: u16, text: impl Into<String>) -> Self {
         Self::Raw(code, "text/plain; charset=utf-8", text.into().into_bytes())
     }

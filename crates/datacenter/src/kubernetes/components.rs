@@ -51,6 +51,16 @@ pub enum ComponentFault {
     FailedHealthChecks,
     /// No disk can be used.
     NoUsableDisk,
+    /// The host of the repository does not answer.
+    GitUnreachable,
+    /// The repository refuses the credential.
+    GitCredential,
+    /// Nothing was ever pushed to the repository.
+    GitEmpty,
+    /// The repository has no such branch.
+    GitBranch,
+    /// The commit has no such folder.
+    GitPath,
 }
 
 /// What is known of the components of a cluster.

@@ -40,6 +40,7 @@ const CASTLES: [(Machines, Fit); 2] = [
 ];
 
 /// Installs a component into each castle, and looks.
+#[expect(clippy::needless_pass_by_value, reason = "a closure reads better without a reference")]
 fn within_each(component: ComponentName, look: impl AsyncFn(&Stand, &Fit)) {
     for (machines, fit) in CASTLES {
         in_virtual_time(async |clock| {

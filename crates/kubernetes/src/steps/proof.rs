@@ -126,7 +126,9 @@ mod tests {
     fn only_who_owns_it_may_be_another() {
         let before = proof("u", 1, 0);
         let mut after = before.clone();
-        after.objects.values_mut().for_each(|seen| drop(seen.managers.insert("castle".to_owned())));
+        for seen in after.objects.values_mut() {
+            seen.managers.insert("castle".to_owned());
+        }
         assert!(before.disturbed(&after).is_empty());
         assert_eq!(before.disturbed(&proof("u", 2, 1)), ["Deployment n/a was changed", "Pod n/a-1 was restarted"]);
         assert_eq!(before.disturbed(&proof("v", 1, 0)), ["Deployment n/a was made anew", "Pod n/a-1 was replaced"]);

@@ -16,7 +16,8 @@ use super::sources::{sources, waited_for};
 use super::{Present, Record};
 use crate::client::{Api, Mode, Rival, together};
 use crate::model::{
-    Claim, Key, Mark, Object, Operation as Written, Owner, Pause, agrees, owners, same_of_castle, sole,
+    Claim, Key, Mark, Object, Operation as Written, Owner, Pause, agrees, at_path, at_path_mut, owners, same_of_castle,
+    sole,
 };
 
 /// Why castle does not take what a chart has installed, and what a person can do.
@@ -40,6 +41,9 @@ enum Left {
     /// Flux has yet to lose its labels, or its fields.
     Shed(Object, Map<String, Value>),
 }
+
+/// What is left to do, or what is in the way.
+type Looked = Result<Left, Vec<Obstacle>>;
 
 /// Wants objects of a component that Flux has to be castle's. What of them is not there is left for castle to install afterwards.
 pub fn take(graph: &mut GraphBuilder, api: &Handle<Api>, objects: &[Object], mark: &Mark) {
@@ -77,13 +81,7 @@ impl Take {
     }
 
     /// What is left to do with an object, or who wants something else of it.
-    async fn left(
-        &self,
-        api: &Api,
-        wanted: Object,
-        live: &Object,
-        pause: Pause,
-    ) -> Result<Result<Left, Vec<Obstacle>>, Fault> {
+    async fn left(&self, api: &Api, mut wanted: Object, live: &Object, pause: Pause) -> Result<Looked, Fault> {
         let shed = || match sole(live, pause) {
             Some(metadata) => Left::Shed(live.clone(), metadata),
             None => Left::Nothing,
@@ -91,15 +89,45 @@ impl Take {
         if agrees(&wanted, live).is_ok() {
             return Ok(Ok(shed()));
         }
+        let key = wanted.key();
         // Should it be gone by then, none is made in its place.
-        let mut wanted = wanted;
         wanted.value_mut()["metadata"]["uid"] = live.at("/metadata/uid").clone();
-        match api.apply(&wanted, Mode::DryRun).await {
+        let mut tried = api.apply(&wanted, Mode::DryRun).await;
+        if let Err(trouble) = &tried
+            && !trouble.rivals().is_empty()
+        {
+            let supposed = api.apply(&wanted, Mode::Suppose).await.map_err(|trouble| trouble.fault(&key))?.object;
+            let quarrels: Vec<Obstacle> = trouble
+                .rivals()
+                .iter()
+                .filter(|rival| !concede(&mut wanted, &supposed, live, &rival.field))
+                .map(|rival| quarrel(&key, rival))
+                .collect();
+            if !quarrels.is_empty() {
+                return Ok(Err(quarrels));
+            }
+            tried = api.apply(&wanted, Mode::DryRun).await;
+        }
+        match tried {
             Ok(tried) if same_of_castle(&tried.object, live) => Ok(Ok(shed())),
             Ok(_) => Ok(Ok(Left::Apply(wanted))),
-            Err(trouble) if trouble.rivals().is_empty() => Err(trouble.fault(&wanted.key())),
-            Err(trouble) => Ok(Err(trouble.rivals().iter().map(|rival| quarrel(&wanted.key(), rival)).collect())),
+            Err(trouble) => Err(trouble.fault(&key)),
         }
+    }
+}
+
+/// Has castle want what is there of a field, in full, if that is what would come of what it wants anyway. Where fields are managed as
+/// one, what the server has filled in is part of them, and would pass for something that others want otherwise.
+fn concede(wanted: &mut Object, supposed: &Object, live: &Object, field: &str) -> bool {
+    let (Some(supposed), Some(live)) = (at_path(supposed.value(), field), at_path(live.value(), field)) else {
+        return false;
+    };
+    match at_path_mut(wanted.value_mut(), field) {
+        Some(own) if supposed == live => {
+            *own = live.clone();
+            true
+        }
+        _ => false,
     }
 }
 

@@ -17,11 +17,11 @@ use crate::wire::Nodes;
 
 /// Counts calls and effects, makes one call end badly, and lets a process die at an effect.
 #[derive(Default)]
-struct Weaver {
-    pulse: Mutex<Pulse>,
-    calls: Mutex<u64>,
-    effects: Mutex<BTreeMap<String, u32>>,
-    failing: Mutex<Option<(u64, Call)>>,
+pub(crate) struct Weaver {
+    pub(crate) pulse: Mutex<Pulse>,
+    pub(crate) calls: Mutex<u64>,
+    pub(crate) effects: Mutex<BTreeMap<String, u32>>,
+    pub(crate) failing: Mutex<Option<(u64, Call)>>,
 }
 
 impl Witness for Weaver {

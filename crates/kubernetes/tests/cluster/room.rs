@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use castle_datacenter::{Asked, CERTIFICATE_HEADER, Called, Datacenter, Fate, Reply, Witness};
 use castle_engine::{
-    Alone, CastleId, Deaf, Fault, Gate, GraphBuilder, Handle, Journal, Layer, Outcome, Place, Report, StepId, Tools,
-    Verdict, Wanted, run,
+    Alone, CastleId, Deaf, Fault, Gate, Graph, GraphBuilder, Handle, Journal, Layer, Outcome, Place, Report, StepId,
+    Tools, Verdict, Wanted, run,
 };
 use castle_kubernetes::client::{Access, Api};
 use castle_kubernetes::model::{Kind, Mark, Object};
@@ -117,13 +117,18 @@ impl Room {
         self.nodes.datacenter()
     }
 
-    /// Runs a graph that needs the API, as a process does that begins.
-    pub(crate) async fn run(&self, build: impl FnOnce(&mut GraphBuilder, &Handle<Api>)) -> Report {
+    /// A graph that needs the API.
+    pub(crate) fn graph(&self, build: impl FnOnce(&mut GraphBuilder, &Handle<Api>)) -> Graph {
         let mut graph = GraphBuilder::new();
         let reach = Reach::new(self.access(), self.dial.clone(), self.clock);
         let api = graph.gate(id("api"), Place::default(), (), reach);
         build(&mut graph, &api);
-        let graph = graph.build().unwrap();
+        graph.build().unwrap()
+    }
+
+    /// Runs a graph that needs the API, as a process does that begins.
+    pub(crate) async fn run(&self, build: impl FnOnce(&mut GraphBuilder, &Handle<Api>)) -> Report {
+        let graph = self.graph(build);
         let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
         let castle = CastleId { name: "blue".into(), lineage: "0123456789abcdef".into(), generation: 1 };
         let journal = Mutex::new(Journal::open(&disk, Path::new("/journal"), &castle).unwrap().0);
@@ -163,6 +168,11 @@ impl Room {
     pub(crate) async fn as_other(&self, manager: &str, path: &str, body: &Value) -> u16 {
         let path = format!("{path}?fieldManager={manager}&force=true");
         self.send("PATCH", &path, "application/apply-patch+yaml", body).await
+    }
+
+    /// Changes something as somebody else, in the way people do.
+    pub(crate) async fn edited_by(&self, manager: &str, path: &str, body: &Value) -> u16 {
+        self.send("PATCH", &format!("{path}?fieldManager={manager}"), "application/merge-patch+json", body).await
     }
 
     /// Makes something as somebody else, in the way controllers do.
@@ -212,10 +222,20 @@ pub(crate) fn in_room(work: impl AsyncFnOnce(&Room)) {
     in_room_over(|dial| dial, work);
 }
 
-/// The same, reached in a way of its own.
+/// The same with a worker, on which Pods run.
+pub(crate) fn in_hall(work: impl AsyncFnOnce(&Room)) {
+    in_room_of(4, |dial| dial, work);
+}
+
+/// A cluster of one node, reached in a way of its own.
 pub(crate) fn in_room_over(way: impl FnOnce(Arc<dyn Dial>) -> Arc<dyn Dial>, work: impl AsyncFnOnce(&Room)) {
+    in_room_of(1, way, work);
+}
+
+/// So many nodes, of which the first three are control planes.
+fn in_room_of(count: u32, way: impl FnOnce(Arc<dyn Dial>) -> Arc<dyn Dial>, work: impl AsyncFnOnce(&Room)) {
     in_virtual_time(async |clock| {
-        let nodes = Nodes::quick(clock, 1).await;
+        let nodes = Nodes::quick(clock, count).await;
         nodes.bring_up(&castle::Wanted { vip: None, ..castle::Wanted::default() }).await;
         let dial = way(nodes.datacenter().dial());
         let api = Arc::new(Api::new(&access(&nodes), dial.clone(), Arc::new(*clock)).unwrap());

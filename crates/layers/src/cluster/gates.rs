@@ -121,11 +121,16 @@ pub(super) fn nodes_ready(names: Vec<String>) -> Ready<Quorum> {
         for name in &names {
             let Some(node) = nodes.iter().find(|node| node.name() == name) else {
                 let key = Key::new("", "Node", "", name);
-                return Err(Unmet { evidence: "is not registered with Kubernetes yet".to_owned(), ..Unmet::absent(key) });
+                return Err(Unmet {
+                    evidence: "is not registered with Kubernetes yet".to_owned(),
+                    ..Unmet::absent(key)
+                });
             };
             match condition(node, "Ready") {
                 Some(ready) if ready.status == "True" => {}
-                Some(ready) => return Err(Unmet::of(node, format!("is not ready: {}", said(ready.message.as_bytes())))),
+                Some(ready) => {
+                    return Err(Unmet::of(node, format!("is not ready: {}", said(ready.message.as_bytes()))));
+                }
                 None => return Err(Unmet::of(node, "has no condition Ready yet")),
             }
         }

@@ -44,7 +44,9 @@ pub enum CredentialError {
     #[error("{0} is read with {1}")]
     WrongKind(&'static str, &'static str),
     /// Something is missing.
-    #[error("it has {found}, which is no credential: give a token; or `username` and `password`; or `identity` and `known_hosts`; or `githubAppID`, `githubAppPrivateKey` and one of `githubAppInstallationID` and `githubAppInstallationOwner`")]
+    #[error(
+        "it has {found}, which is no credential: give a token; or `username` and `password`; or `identity` and `known_hosts`; or `githubAppID`, `githubAppPrivateKey` and one of `githubAppInstallationID` and `githubAppInstallationOwner`"
+    )]
     Incomplete {
         /// The parts it has.
         found: String,
@@ -73,12 +75,10 @@ pub fn of_text(address: &str, text: &Secret) -> Result<BTreeMap<String, Secret>,
 /// # Errors
 ///
 /// [`CredentialError`] if it cannot be one for this repository.
-pub fn of_parts(
-    address: &str,
-    parts: BTreeMap<String, Secret>,
-) -> Result<BTreeMap<String, Secret>, CredentialError> {
+pub fn of_parts(address: &str, parts: BTreeMap<String, Secret>) -> Result<BTreeMap<String, Secret>, CredentialError> {
     let has = |names: &[&str]| names.iter().all(|name| parts.contains_key(*name));
-    let (is_key, is_login) = (has(&["identity", "known_hosts"]), has(&["username", "password"]) || has(&["bearerToken"]));
+    let (is_key, is_login) =
+        (has(&["identity", "known_hosts"]), has(&["username", "password"]) || has(&["bearerToken"]));
     let is_ssh = address.starts_with("ssh://");
     match () {
         () if is_ssh && is_key => Ok(parts),
@@ -86,7 +86,9 @@ pub fn of_parts(
         () if is_ssh && (is_login || is_app(&parts)) => {
             Err(CredentialError::WrongKind("a repository at ssh://", "an SSH key: `identity` and `known_hosts`"))
         }
-        () if !is_ssh && is_key => Err(CredentialError::WrongKind("a repository at https://", "a token, or a GitHub App")),
+        () if !is_ssh && is_key => {
+            Err(CredentialError::WrongKind("a repository at https://", "a token, or a GitHub App"))
+        }
         () => {
             let known: Vec<&str> = parts.keys().map(String::as_str).filter(|name| PARTS.contains(name)).collect();
             let found = if known.is_empty() { "none of the known parts".to_owned() } else { known.join(", ") };
@@ -145,7 +147,10 @@ mod tests {
     fn what_is_none_is_refused_with_what_would_be_one() {
         assert_eq!(parts(SSH, "-----BEGIN OPENSSH PRIVATE KEY-----"), Err(CredentialError::UnknownHost));
         assert!(matches!(parts(SSH, "ghp_x"), Err(CredentialError::WrongKind(..))));
-        assert!(matches!(parts(HTTPS, r#"{"identity": "k", "known_hosts": "h"}"#), Err(CredentialError::WrongKind(..))));
+        assert!(matches!(
+            parts(HTTPS, r#"{"identity": "k", "known_hosts": "h"}"#),
+            Err(CredentialError::WrongKind(..))
+        ));
         let both = r#"{"githubAppID": "1", "githubAppPrivateKey": "k", "githubAppInstallationID": "2", "githubAppInstallationOwner": "o"}"#;
         assert!(matches!(parts(HTTPS, both), Err(CredentialError::Incomplete { .. })));
         let error = parts(HTTPS, r#"{"username": "hunter2secret"}"#).unwrap_err().to_string();

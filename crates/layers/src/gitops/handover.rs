@@ -24,13 +24,19 @@ pub(super) struct Handover {
     within: Duration,
     /// Where the revision is told, too.
     handed: Arc<OnceLock<Revision>>,
+    is_taken_for_open: bool,
     /// What the last look expected: its watches tell when to look again.
     asked: Mutex<Option<Arc<Ready>>>,
 }
 
 impl Handover {
     pub(super) fn new(head: Head, branch: &str, within: Duration, handed: Arc<OnceLock<Revision>>) -> Self {
-        Self { head, branch: branch.to_owned(), within, handed, asked: Mutex::default() }
+        let (branch, is_taken_for_open, asked) = (branch.to_owned(), false, Mutex::default());
+        Self { head, branch, within, handed, is_taken_for_open, asked }
+    }
+
+    pub(super) fn taken_for_open(self, is_taken_for_open: bool) -> Self {
+        Self { is_taken_for_open, ..self }
     }
 }
 
@@ -42,7 +48,10 @@ impl Gate for Handover {
         Box::pin(async move {
             let newest = (self.head)().await?.map(|commit| format!("{}@sha1:{commit}", self.branch));
             let applied = Arc::new(Mutex::new(String::new()));
-            let expects = vec![fetched(newest.clone()), first(newest, self.branch.clone(), applied.clone())];
+            let expects = match self.is_taken_for_open {
+                true => Vec::new(),
+                false => vec![fetched(newest.clone()), first(newest, self.branch.clone(), applied.clone())],
+            };
             let ready = Arc::new(Ready::new(expects, self.within));
             let verdict = ready.check(needs).await?;
             *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(ready);
@@ -79,17 +88,19 @@ impl Gate for Handover {
 pub(super) struct Critical {
     name: String,
     within: Duration,
+    is_taken_for_open: bool,
     asked: Mutex<Option<Arc<Ready<Revision>>>>,
 }
 
 impl Critical {
-    pub(super) fn new(name: &str, within: Duration) -> Self {
-        Self { name: name.to_owned(), within, asked: Mutex::default() }
+    pub(super) fn new(name: &str, within: Duration, is_taken_for_open: bool) -> Self {
+        Self { name: name.to_owned(), within, is_taken_for_open, asked: Mutex::default() }
     }
 
     fn ready(&self, revision: &Revision) -> Arc<Ready<Revision>> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = || Arc::new(Ready::new(vec![reconciled(&self.name, &revision.0)], self.within));
+        let expects = if self.is_taken_for_open { Vec::new() } else { vec![reconciled(&self.name, &revision.0)] };
+        let made = || Arc::new(Ready::new(expects, self.within));
         asked.get_or_insert_with(made).clone()
     }
 }
@@ -179,7 +190,8 @@ fn or_nothing(revision: &str) -> &str {
 /// The Kustomization, if it is ready. Otherwise why not, by the last in the chain of those it waits for.
 fn stands<'o>(all: &'o [Object], name: &str) -> Result<&'o Object, Unmet> {
     let find = |name: &str| all.iter().find(|object| object.name() == name);
-    let absent = |name: &str| Unmet::absent(Key::new(&Kind::new(KUSTOMIZE, "").group, "Kustomization", FLUX_SYSTEM, name));
+    let absent =
+        |name: &str| Unmet::absent(Key::new(&Kind::new(KUSTOMIZE, "").group, "Kustomization", FLUX_SYSTEM, name));
     let wanted = find(name).ok_or_else(|| absent(name))?;
     let Err(mut why) = settled(wanted) else { return Ok(wanted) };
     let (mut chain, mut seen) = (Vec::new(), BTreeSet::from([name]));

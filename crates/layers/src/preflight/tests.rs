@@ -76,6 +76,11 @@ fn what_the_file_gives_is_there() {
     for (file, text, expected) in [
         (GITOPS.to_owned(), secret("flux-system"), vec![]),
         (more("credential: 'env:T'"), secret("flux-system"), vec![Code::OwnedObject]),
+        (
+            more("credential: 'env:T'"),
+            secret("flux-system").replace("v1\nkind: ", "external-secrets.io/v1\nkind: External"),
+            vec![Code::OwnedObject],
+        ),
         (more("ageKey: 'env:T'"), secret("sops-age"), vec![Code::OwnedObject]),
         (GITOPS.to_owned(), image.clone(), vec![Code::KindNotServed]),
         (more("imageAutomation: true"), image, vec![]),

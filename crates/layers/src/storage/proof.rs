@@ -39,7 +39,8 @@ pub(super) fn prove(graph: &mut GraphBuilder, inside: &Inside<'_>, ready: &Handl
 
 /// The image of Longhorn's managers: it is on the nodes already, and has a shell.
 fn manager_image(objects: &[Object]) -> Option<String> {
-    let manager = objects.iter().find(|object| object.kind().kind == "DaemonSet" && object.name() == "longhorn-manager")?;
+    let manager =
+        objects.iter().find(|object| object.kind().kind == "DaemonSet" && object.name() == "longhorn-manager")?;
     manager.list("/spec/template/spec/containers").first()?["image"].as_str().map(str::to_owned)
 }
 

@@ -4,7 +4,12 @@
 
 #[path = "../cluster/castle.rs"]
 mod castle;
+mod fits;
 mod keep;
+mod mirror;
 mod raise;
 #[path = "../platform/room.rs"]
 mod room;
+mod scribe;
+mod seeds;
+mod stands;

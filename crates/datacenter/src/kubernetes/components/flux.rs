@@ -1,14 +1,14 @@
 //! Flux: the source controller fetches repositories ([`sources`]), the kustomize controller makes objects of them
 //! ([`kustomizations`]), the helm controller installs the charts that are known here ([`releases`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use castle_gitops::Tree;
 use serde_json::{Value, json};
 
 use super::errands::Fetched;
 use super::{Component, annotation};
-use crate::git::Files;
 use crate::kubernetes::api::Reply;
 use crate::kubernetes::crd::{DEFINITIONS, condition};
 use crate::kubernetes::kube::{Key, Kube, Writer};
@@ -18,11 +18,13 @@ use crate::kubernetes::workloads::is_ready;
 
 mod apply;
 mod build;
+mod charts;
 mod health;
 mod kustomizations;
 mod releases;
 mod sources;
-mod substitute;
+
+use apply::Entry;
 
 const REPOSITORIES: &str = "gitrepositories.source.toolkit.fluxcd.io";
 const KUSTOMIZATIONS: &str = "kustomizations.kustomize.toolkit.fluxcd.io";
@@ -37,7 +39,7 @@ const REQUESTED: &str = "reconcile.fluxcd.io/requestedAt";
 pub(super) struct Flux {
     fetched: BTreeMap<Key, Fetched>,
     /// The files of each source, and the revision that they are of.
-    artifacts: BTreeMap<Key, (String, Files)>,
+    artifacts: BTreeMap<Key, (String, Tree)>,
     turns: BTreeMap<Key, Turn>,
 }
 
@@ -56,6 +58,8 @@ struct Turn {
     next: Duration,
     /// Since when something is waited for, and until when.
     waits: Option<(Duration, Duration)>,
+    /// What was applied, once nothing is left to do but to wait for it.
+    applied: Option<BTreeSet<Entry>>,
 }
 
 /// Whether a change is of interest.
@@ -87,8 +91,9 @@ impl Kube {
 
     /// Asks the API as a controller that may do everything.
     fn ask_as(&mut self, controller: &str, method: &str, path: &str, body: &Value) -> Result<Value, String> {
+        let (path, more) = path.split_once('?').unwrap_or((path, ""));
         let query = match method {
-            "PATCH" => format!("fieldManager={controller}&force=true"),
+            "PATCH" => format!("fieldManager={controller}&force=true&{more}"),
             _ => "propagationPolicy=Background".to_owned(),
         };
         let ask = Ask {

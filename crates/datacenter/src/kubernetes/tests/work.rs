@@ -180,3 +180,40 @@ fn a_refused_pod_is_told_by_its_set() {
     let (_, object) = bench.get(&format!("{DEPLOYMENTS}/d"));
     assert_eq!(condition(&object, "Available").0, "True");
 }
+
+#[test]
+fn pods_are_spread_as_they_ask() {
+    let mut bench = Bench::new();
+    for node in ["n1", "n22"] {
+        bench.node(node);
+    }
+    let spread = |bench: &mut Bench, name: &str, more: &Value| {
+        let labels = json!({ "app": name });
+        let mut constraint = json!({
+            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": { "matchLabels": labels },
+        });
+        for (key, value) in more.as_object().unwrap() {
+            constraint[key.as_str()] = value.clone();
+        }
+        let mut wanted = deployment(name, 3);
+        wanted["spec"]["selector"]["matchLabels"] = labels.clone();
+        wanted["spec"]["template"]["metadata"]["labels"] = labels;
+        wanted["spec"]["template"]["spec"]["topologySpreadConstraints"] = json!([constraint]);
+        assert_eq!(bench.post(DEPLOYMENTS, &wanted).0, 201);
+        bench.pass(5.0);
+        let own: Vec<Value> = pods(bench).into_iter().filter(|pod| pod["metadata"]["labels"]["app"] == name).collect();
+        let on = |node: &str| own.iter().filter(|pod| pod["spec"]["nodeName"] == node).count();
+        let why: Vec<String> =
+            own.iter().map(|pod| condition(pod, "PodScheduled").1).filter(|it| !it.is_empty()).collect();
+        let mut counts = [on("n1"), on("n22")];
+        counts.sort_unstable();
+        (counts, why)
+    };
+    assert_eq!(spread(&mut bench, "even", &json!({})), ([1, 2], Vec::new()));
+    let waits = vec!["Unschedulable".to_owned()];
+    assert_eq!(spread(&mut bench, "apart", &json!({ "minDomains": 3 })), ([1, 1], waits), "there are but two");
+    let (counts, why) =
+        spread(&mut bench, "loose", &json!({ "minDomains": null, "whenUnsatisfiable": "ScheduleAnyway" }));
+    assert_eq!((counts.iter().sum::<usize>(), why), (3, Vec::new()));
+}

@@ -136,6 +136,8 @@ impl Kube {
                 Some("node(s) were unschedulable".to_owned())
             } else if !wants(spec, node) {
                 Some("node(s) didn't match Pod's node affinity/selector".to_owned())
+            } else if self.is_crowded(node, pod, &nodes) {
+                Some("node(s) didn't match pod topology spread constraints".to_owned())
             } else {
                 self.lacks(node, pod, cpu, memory)
             };
@@ -157,6 +159,41 @@ impl Kube {
         }
         let reasons: Vec<String> = reasons.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         Err(format!("0/{} nodes are available: {}.", nodes.len(), reasons.join(", ")))
+    }
+
+    /// Whether a pod must not go to a node because its like are spread unevenly then.
+    fn is_crowded(&self, node: &Value, pod: &Value, nodes: &[&Arc<Value>]) -> bool {
+        let spec = &pod["spec"];
+        let all = value::items(spec, "topologySpreadConstraints").iter();
+        let mut strict = all.filter(|it| value::text(it, "whenUnsatisfiable") == "DoNotSchedule");
+        strict.any(|constraint| {
+            let key = value::text(constraint, "topologyKey");
+            let domain = |node: &Value| value::at(node, "metadata.labels")?.get(key)?.as_str().map(str::to_owned);
+            let Some(own) = domain(node) else { return true };
+            // By themselves constraints look at nodes that the pod asks for, whether or not it tolerates them.
+            let is_counted = |node: &Value| {
+                (value::text(constraint, "nodeAffinityPolicy") == "Ignore" || wants(spec, node))
+                    && (value::text(constraint, "nodeTaintsPolicy") != "Honor"
+                        || untolerated(spec, node, &["NoSchedule", "NoExecute"]).is_none())
+            };
+            let domains = nodes.iter().filter(|node| is_counted(node)).filter_map(|node| domain(node));
+            let mut counts: BTreeMap<String, i64> = domains.map(|domain| (domain, 0)).collect();
+            let choice = Labels::of(&constraint["labelSelector"]);
+            let placed = self
+                .store
+                .all("pods", value::namespace(pod))
+                .filter(|other| super::is_active(other) && !value::is_deleting(other) && choice.chooses(other));
+            for other in placed {
+                let place = nodes.iter().find(|node| value::name(node) == value::text(other, "spec.nodeName"));
+                if let Some(count) = place.and_then(|node| domain(node)).and_then(|domain| counts.get_mut(&domain)) {
+                    *count += 1;
+                }
+            }
+            let is_few = value::number(constraint, "minDomains").is_some_and(|least| (counts.len() as i64) < least);
+            let least = if is_few { 0 } else { counts.values().min().copied().unwrap_or(0) };
+            let here = counts.get(&own).copied().unwrap_or(0) + i64::from(choice.chooses(pod));
+            here - least > value::number(constraint, "maxSkew").unwrap_or(1)
+        })
     }
 
     /// What a node has too little of, or who on it is not borne.

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::kubernetes::components::annotation;
 use crate::kubernetes::kube::Kube;
 use crate::kubernetes::value;
 
@@ -72,7 +71,7 @@ fn stage(object: &Value) -> u8 {
 
 impl Kube {
     /// The path of an object, and the collection that it is in.
-    fn place_of(&self, entry: &Entry) -> Result<(String, String), String> {
+    pub(super) fn place_of(&self, entry: &Entry) -> Result<(String, String), String> {
         let Entry { namespace, name, group, kind, version } = entry;
         let found = self.resources().find(|it| it.group == *group && it.version == *version && it.kind == *kind);
         let resource = found.ok_or_else(|| {
@@ -93,14 +92,16 @@ impl Kube {
         self.get(&collection, &entry.namespace, &entry.name).or_else(|| self.get(&collection, "", &entry.name))
     }
 
-    /// Applies all objects, stage after stage.
-    pub(super) fn apply_all(&mut self, objects: &[Value]) -> Applied {
+    /// Applies all objects, stage after stage. Whoever may be forced is removed and made anew where a field cannot be changed.
+    pub(super) fn apply_all(&mut self, objects: &[Value], is_forced: bool) -> Applied {
         for own in 0..=3 {
             let staged: Vec<&Value> = objects.iter().filter(|object| stage(object) == own).collect();
-            for object in &staged {
-                if let Err(why) = self.apply_one(object) {
-                    return Applied::Failed(why);
-                }
+            // Nothing of a stage is applied before all of it could be.
+            let tried = staged.iter().try_for_each(|object| self.try_one(object, is_forced));
+            if let Err(why) =
+                tried.and_then(|()| staged.iter().try_for_each(|object| self.apply_one(object, is_forced)))
+            {
+                return Applied::Failed(why);
             }
             let is_ready = |object: &&Value| {
                 self.live(&Entry::of(object)).is_some_and(|live| health::of(&live) == Health::Current)
@@ -112,52 +113,74 @@ impl Kube {
         Applied::All
     }
 
-    fn apply_one(&mut self, object: &Value) -> Result<(), String> {
+    /// Whether an object is left as it is, by its own word or by that of the one that is there.
+    fn is_left_alone(&self, object: &Value, live: Option<&Value>) -> bool {
+        let by_both = |key: &str, word: &str| says(object, key, word) || live.is_some_and(|live| says(live, key, word));
+        by_both("reconcile", "disabled") || by_both("ssa", "Ignore") || live.is_some() && by_both("ssa", "IfNotPresent")
+    }
+
+    /// Finds out whether an object could be applied.
+    fn try_one(&mut self, object: &Value, is_forced: bool) -> Result<(), String> {
         let entry = Entry::of(object);
         if object.get("sops").is_some() {
             let text = "is SOPS encrypted, configuring decryption is required for this secret to be reconciled";
             return Err(format!("{} {text}", entry.words()));
         }
-        let mode = annotation(object, &format!("{LABEL}/ssa")).unwrap_or_default().to_lowercase();
         let live = self.live(&entry);
-        let is_off = |object: &Value| annotation(object, &format!("{LABEL}/reconcile")) == Some("disabled");
-        if mode == "ignore"
-            || is_off(object)
-            || live.as_deref().is_some_and(is_off)
-            || mode == "ifnotpresent" && live.is_some()
-        {
+        if self.is_left_alone(object, live.as_deref()) {
+            return Ok(());
+        }
+        let (path, _) = self.place_of(&entry)?;
+        match self.ask_as(CONTROLLER, "PATCH", &format!("{path}?dryRun=All"), object) {
+            Err(why) if !(is_replaced(object, live.as_deref(), is_forced) && is_immutable(&why)) => {
+                Err(format!("{} dry-run failed: {why}", entry.words()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn apply_one(&mut self, object: &Value, is_forced: bool) -> Result<(), String> {
+        let entry = Entry::of(object);
+        let live = self.live(&entry);
+        if self.is_left_alone(object, live.as_deref()) {
             return Ok(());
         }
         let (path, collection) = self.place_of(&entry)?;
-        self.take_over(&collection, &entry);
-        let told = self.ask_as(CONTROLLER, "PATCH", &path, object);
-        told.map(drop).map_err(|why| format!("{} dry-run failed: {why}", entry.words()))
+        let keeps_others =
+            says(object, "ssa", "Merge") || live.as_deref().is_some_and(|live| says(live, "ssa", "Merge"));
+        if !keeps_others {
+            self.take_over(&collection, &entry);
+        }
+        let told = match self.ask_as(CONTROLLER, "PATCH", &path, object) {
+            Err(why) if is_replaced(object, live.as_deref(), is_forced) && is_immutable(&why) => self
+                .ask_as(CONTROLLER, "DELETE", &path, &Value::Null)
+                .and_then(|_| self.ask_as(CONTROLLER, "PATCH", &path, object)),
+            told => told,
+        };
+        told.map(drop).map_err(|why| format!("{} apply failed: {why}", entry.words()))
     }
 
-    /// What kubectl and the like managed is managed by Flux from now on.
+    /// What kubectl and the like managed is managed by Flux from now on: it is told apart by the beginnings of their names.
     fn take_over(&mut self, collection: &str, entry: &Entry) {
         let Some(live) = self.get(collection, &entry.namespace, &entry.name) else { return };
         let list = value::items(&live, "metadata.managedFields");
         let is_meant = |it: &Value| {
-            let (name, operation) = (value::text(it, "manager"), value::text(it, "operation"));
+            let (name, is_update) = (value::text(it, "manager"), value::text(it, "operation") == "Update");
+            let is_others = |prefix: &str| is_update && name.starts_with(prefix);
             value::text(it, "subresource").is_empty()
-                && (name.starts_with("kubectl")
-                    || name == "before-first-apply"
-                    || name == CONTROLLER && operation == "Update")
+                && (name.starts_with("kubectl") || is_others("before-first-apply") || is_others(CONTROLLER))
         };
         if !list.iter().any(is_meant) {
             return;
         }
-        let (mut kept, mut fields) = (Vec::new(), json!({}));
-        let mut model = json!({});
-        for it in list {
-            let is_own = value::text(it, "manager") == CONTROLLER && value::text(it, "operation") == "Apply";
-            if is_meant(it) || is_own {
-                crate::kubernetes::patch::merge(&mut fields, &it["fieldsV1"]);
-                model = it.clone();
-            } else {
-                kept.push(it.clone());
-            }
+        let is_own = |it: &Value| value::text(it, "manager") == CONTROLLER && value::text(it, "operation") == "Apply";
+        let (taken, mut kept): (Vec<Value>, Vec<Value>) =
+            list.iter().cloned().partition(|it| is_meant(it) || is_own(it));
+        // The entry it has already goes on; else the first of the others becomes its own.
+        let Some(mut model) = taken.iter().find(|it| is_own(it)).or(taken.first()).cloned() else { return };
+        let mut fields = json!({});
+        for it in &taken {
+            crate::kubernetes::patch::merge(&mut fields, &it["fieldsV1"]);
         }
         value::set(&mut model, "manager", CONTROLLER);
         value::set(&mut model, "operation", "Apply");
@@ -191,9 +214,7 @@ impl Kube {
             };
             let is_own =
                 label("name") == value::name(kustomization) && label("namespace") == value::namespace(kustomization);
-            let is_kept = ["prune", "reconcile"]
-                .iter()
-                .any(|key| annotation(&live, &format!("{LABEL}/{key}")) == Some("disabled"));
+            let is_kept = ["prune", "reconcile"].iter().any(|key| says(&live, key, "disabled"));
             if !is_own || is_kept || value::is_deleting(&live) {
                 continue;
             }
@@ -203,6 +224,25 @@ impl Kube {
         }
         Ok(())
     }
+}
+
+/// Whether a label or an annotation of an object says this to Flux, in whatever letters.
+fn says(object: &Value, key: &str, word: &str) -> bool {
+    let key = format!("{LABEL}/{key}");
+    ["metadata.labels", "metadata.annotations"].iter().any(|place| {
+        let text = value::at(object, place).and_then(|all| all.get(&key)).and_then(Value::as_str);
+        text.is_some_and(|text| text.eq_ignore_ascii_case(word))
+    })
+}
+
+/// Whether an object may be removed and made anew.
+fn is_replaced(object: &Value, live: Option<&Value>, is_forced: bool) -> bool {
+    is_forced || says(object, "force", "enabled") || live.is_some_and(|live| says(live, "force", "enabled"))
+}
+
+/// Whether a refusal is one of a field that cannot be changed.
+fn is_immutable(why: &str) -> bool {
+    why.contains("is immutable") || why.contains("immutable field")
 }
 
 /// Marks objects as those of a Kustomization.

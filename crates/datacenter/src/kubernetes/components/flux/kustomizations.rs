@@ -1,6 +1,6 @@
 //! Kustomizations: built, applied, pruned and waited for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 
 use super::apply::{Applied, CONTROLLER, Entry, own};
 use super::health::{self, Health};
-use super::{FINALIZER, KUSTOMIZATIONS, REPOSITORIES, build, mark, span, substitute};
-use crate::kubernetes::components::{Component, ComponentFault, annotation, secret_text};
+use super::{FINALIZER, KUSTOMIZATIONS, REPOSITORIES, build, mark, span};
+use crate::kubernetes::components::{Component, ComponentFault, secret_text};
 use crate::kubernetes::crd::is;
 use crate::kubernetes::kube::{Key, Kube, Writer};
 use crate::kubernetes::value;
@@ -75,7 +75,12 @@ impl Kube {
         if turn.mark == mark && now < turn.next && waited.is_none() {
             return;
         }
-        let ending = self.reconcile_kustomization(object, revision.as_deref());
+        let applied = turn.applied.clone().filter(|_| waited.is_some());
+        let ending = match &applied {
+            // Whoever waits for health does nothing else meanwhile.
+            Some(entries) => self.check_health(object, entries),
+            None => self.reconcile_kustomization(key, object, revision.as_deref()),
+        };
         let interval = span(object, "spec.interval").unwrap_or(TEN_MINUTES);
         let (mut waits, mut next) = (None, now + interval);
         match ending {
@@ -105,14 +110,17 @@ impl Kube {
         }
         if let Some(turn) = self.components.flux.turns.get_mut(key) {
             (turn.mark, turn.next, turn.waits) = (mark, next, waits);
+            if waits.is_none() {
+                turn.applied = None;
+            }
         }
         self.flux_again(next);
     }
 
-    fn reconcile_kustomization(&mut self, object: &Value, revision: Option<&str>) -> Ending {
+    fn reconcile_kustomization(&mut self, key: &Key, object: &Value, revision: Option<&str>) -> Ending {
         let source = self.source(object);
-        let files = self.components.flux.artifacts.get(&source).map(|(_, files)| files.clone());
-        let (Some(files), Some(_)) = (files, revision) else {
+        let tree = self.components.flux.artifacts.get(&source).map(|(_, tree)| tree.clone());
+        let (Some(tree), Some(_)) = (tree, revision) else {
             if self.get(&source.0, &source.1, &source.2).is_none() {
                 let why = format!("GitRepository.source.toolkit.fluxcd.io {:?} not found", source.2);
                 return Ending::Failed("ArtifactFailed", why);
@@ -122,17 +130,17 @@ impl Kube {
         if let Some(name) = self.unready_dependency(object) {
             return Ending::Failed("DependencyNotReady", format!("dependency '{name}' is not ready"));
         }
-        let path = build::join("", value::text(object, "spec.path"));
-        if !build::is_folder(&files, &path) {
+        let path = build::folder(object);
+        if !tree.is_folder(&path) || self.suffers(Component::Flux, ComponentFault::GitPath) {
             let why = format!("kustomization path not found: stat /tmp/{path}: no such file or directory");
             return Ending::Failed("ArtifactFailed", why);
         }
-        let built = build::folder(&files, &path, 0).and_then(|objects| self.adapted(object, objects));
-        let objects = match built {
+        let built = self.variables(object).and_then(|variables| build::objects(&tree, object, &variables));
+        let objects = match built.and_then(|objects| self.adapted(object, objects)) {
             Ok(objects) => objects,
-            Err(why) => return Ending::Failed("BuildFailed", format!("kustomize build failed: {why}")),
+            Err(why) => return Ending::Failed("BuildFailed", why),
         };
-        match self.apply_all(&objects) {
+        match self.apply_all(&objects, value::is_true(object, "spec.force")) {
             Applied::Failed(why) => return Ending::Failed("ReconciliationFailed", why),
             Applied::Waits => return Ending::Waits(STAGE, "the first stage".to_owned()),
             Applied::All => {}
@@ -147,7 +155,11 @@ impl Kube {
         let shown: Vec<Value> = entries.iter().map(Entry::shown).collect();
         let at = (KUSTOMIZATIONS, value::namespace(object), value::name(object));
         self.amend(&STATUS, at, |object| value::set(object, "status.inventory.entries", shown));
-        self.check_health(object, &entries)
+        let ending = self.check_health(object, &entries);
+        if let Some(turn) = self.components.flux.turns.get_mut(key) {
+            turn.applied = Some(entries);
+        }
+        ending
     }
 
     fn unready_dependency(&self, object: &Value) -> Option<String> {
@@ -163,33 +175,8 @@ impl Kube {
         })
     }
 
-    /// The objects with what the Kustomization itself says.
+    /// The objects as they are applied: with their owner, and none that nobody can open.
     fn adapted(&self, object: &Value, mut objects: Vec<Value>) -> Result<Vec<Value>, String> {
-        for (patch, target) in build::patches(&crate::git::Files::new(), "", &object["spec"])? {
-            build::patched(&mut objects, &patch, &target)?;
-        }
-        build::images(&mut objects, value::items(object, "spec.images"));
-        let namespace = value::text(object, "spec.targetNamespace");
-        for it in &mut objects {
-            if !namespace.is_empty() {
-                build::settle(it, namespace);
-            }
-            for part in ["labels", "annotations"] {
-                if let Some(pairs) = value::at(object, &format!("spec.commonMetadata.{part}")) {
-                    build::mark(it, part, pairs);
-                }
-            }
-        }
-        if value::at(object, "spec.postBuild").is_some() {
-            let variables = self.variables(object)?;
-            for it in &mut objects {
-                let key = "kustomize.toolkit.fluxcd.io/substitute";
-                let label = value::at(it, "metadata.labels").and_then(|all| all.get(key)).and_then(Value::as_str);
-                if label != Some("disabled") && annotation(it, key) != Some("disabled") {
-                    *it = substitute::object(it, &variables)?;
-                }
-            }
-        }
         if let Some(secret) = objects.iter().find(|it| it.get("sops").is_some())
             && value::at(object, "spec.decryption").is_some()
         {
@@ -199,8 +186,9 @@ impl Kube {
         Ok(objects)
     }
 
-    fn variables(&self, object: &Value) -> Result<std::collections::BTreeMap<String, String>, String> {
-        let mut all = std::collections::BTreeMap::new();
+    /// The variables that a Kustomization gives its objects.
+    fn variables(&self, object: &Value) -> Result<BTreeMap<String, String>, String> {
+        let mut all = BTreeMap::new();
         for from in value::items(object, "spec.postBuild.substituteFrom") {
             let (kind, name) = (value::text(from, "kind"), value::text(from, "name"));
             let collection = if kind == "Secret" { "secrets" } else { "configmaps" };
@@ -217,7 +205,8 @@ impl Kube {
                 all.insert(key.clone(), text);
             }
         }
-        all.extend(build::own_variables(object));
+        let own = value::members(object, "spec.postBuild.substitute");
+        all.extend(own.map(|(key, text)| (key.clone(), text.as_str().unwrap_or_default().to_owned())));
         Ok(all)
     }
 

@@ -1,24 +1,16 @@
-//! Releases of the charts that are known here: their Deployments appear, and the release is ready once they are.
+//! Releases of the charts that are known here: their objects appear, and the release is ready once they are.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::apply::Entry;
 use super::health::{self, Health};
-use super::{RELEASES, Turn, mark};
+use super::{RELEASES, Turn, charts, mark};
 use crate::kubernetes::kube::{Key, Kube, Writer};
 use crate::kubernetes::value;
 
 const CONTROLLER: &str = "helm-controller";
 const WRITER: Writer<'_> = Writer { name: CONTROLLER, subresource: "" };
 const STATUS: Writer<'_> = Writer { name: CONTROLLER, subresource: "status" };
-
-/// The Deployments of a chart; nothing if it is not known here.
-fn deployments(chart: &str) -> Option<&'static [&'static str]> {
-    match chart {
-        "traefik" => Some(&["traefik"]),
-        "cert-manager" => Some(&["cert-manager", "cert-manager-cainjector", "cert-manager-webhook"]),
-        _ => None,
-    }
-}
 
 impl Kube {
     pub(super) fn sync_releases(&mut self) {
@@ -35,7 +27,7 @@ impl Kube {
             let (mark, now) = (mark(&release), self.now);
             if self.components.flux.turns.get(&key).is_none_or(|turn| turn.mark != mark) {
                 let wait = self.draw("flux helm", self.setup.latencies.components.chart);
-                let turn = Turn { mark, next: now + wait, waits: Some((now, now + wait)) };
+                let turn = Turn { mark, next: now + wait, waits: Some((now, now + wait)), applied: None };
                 self.components.flux.turns.insert(key.clone(), turn);
                 let told = [
                     ("Reconciling", "True", "Progressing", "Running 'install' action"),
@@ -54,38 +46,27 @@ impl Kube {
 
     fn install(&mut self, key: &Key, release: &Value) {
         let chart = value::text(release, "spec.chart.spec.chart");
-        let name = release_name(release);
-        let Some(names) = deployments(chart) else {
-            let why = format!(
-                "Helm install failed for release {}/{name}: chart {chart:?} is not simulated here",
-                target(release)
-            );
-            let told =
-                [("Ready", "False", "InstallFailed", why.as_str()), ("Released", "False", "InstallFailed", &why)];
-            self.say_flux(&STATUS, key, &told, Self::observe);
+        let place = format!("{}/{}", charts::target(release), charts::name(release));
+        let Some(objects) = charts::objects(release) else {
+            self.say_not_installed(key, &place, &format!("chart {chart:?} is not simulated here"));
             self.rests(key);
             return;
         };
-        for deployment in names {
-            let object = manifest(release, deployment);
-            let path = format!("/apis/apps/v1/namespaces/{}/deployments/{deployment}", target(release));
-            if let Err(why) = self.ask_as(CONTROLLER, "PATCH", &path, &object) {
-                let why = format!("Helm install failed for release {}/{name}: {why}", target(release));
-                let told = [("Ready", "False", "InstallFailed", why.as_str())];
-                self.say_flux(&STATUS, key, &told, Self::observe);
+        for object in &objects {
+            let applied =
+                self.place_of(&Entry::of(object)).and_then(|(path, _)| self.ask_as(CONTROLLER, "PATCH", &path, object));
+            if let Err(why) = applied {
+                self.say_not_installed(key, &place, &why);
                 return;
             }
         }
-        let is_ready = names.iter().all(|deployment| {
-            self.get("deployments.apps", target(release), deployment)
-                .is_some_and(|it| health::of(&it) == Health::Current)
-        });
-        if !is_ready {
+        let is_ready =
+            |object: &Value| self.live(&Entry::of(object)).is_some_and(|live| health::of(&live) == Health::Current);
+        if !objects.iter().all(is_ready) {
             return;
         }
         let version = value::text(release, "spec.chart.spec.version");
-        let message =
-            format!("Helm install succeeded for release {}/{name}.v1 with chart {chart}@{version}", target(release));
+        let message = format!("Helm install succeeded for release {place}.v1 with chart {chart}@{version}");
         let told = [
             ("Ready", "True", "InstallSucceeded", message.as_str()),
             ("Released", "True", "InstallSucceeded", &message),
@@ -95,6 +76,12 @@ impl Kube {
         self.rests(key);
     }
 
+    fn say_not_installed(&mut self, key: &Key, place: &str, why: &str) {
+        let why = format!("Helm install failed for release {place}: {why}");
+        let told = [("Ready", "False", "InstallFailed", why.as_str()), ("Released", "False", "InstallFailed", &why)];
+        self.say_flux(&STATUS, key, &told, Self::observe);
+    }
+
     fn rests(&mut self, key: &Key) {
         if let Some(turn) = self.components.flux.turns.get_mut(key) {
             turn.waits = None;
@@ -102,42 +89,14 @@ impl Kube {
     }
 
     fn uninstall(&mut self, key: &Key, release: &Value) {
-        let names = deployments(value::text(release, "spec.chart.spec.chart")).unwrap_or_default();
-        for name in names.iter().filter(|_| !value::is_true(release, "spec.suspend")) {
-            let path = format!("/apis/apps/v1/namespaces/{}/deployments/{name}", target(release));
-            // What is gone already needs no end.
-            let _ = self.ask_as(CONTROLLER, "DELETE", &path, &Value::Null);
+        if !value::is_true(release, "spec.suspend") {
+            let objects = charts::objects(release).unwrap_or_default();
+            for object in objects.iter().filter(|object| !charts::is_kept(object)) {
+                let Ok((path, _)) = self.place_of(&Entry::of(object)) else { continue };
+                // What is gone already needs no end.
+                let _ = self.ask_as(CONTROLLER, "DELETE", &path, &Value::Null);
+            }
         }
         self.let_go(&WRITER, key);
     }
-}
-
-fn target(release: &Value) -> &str {
-    let own = value::text(release, "spec.targetNamespace");
-    if own.is_empty() { value::namespace(release) } else { own }
-}
-
-fn release_name(release: &Value) -> &str {
-    let own = value::text(release, "spec.releaseName");
-    if own.is_empty() { value::name(release) } else { own }
-}
-
-fn manifest(release: &Value, name: &str) -> Value {
-    let labels = json!({
-        "app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "Helm",
-        "helm.toolkit.fluxcd.io/name": value::name(release), "helm.toolkit.fluxcd.io/namespace": value::namespace(release),
-    });
-    let annotations = json!({
-        "meta.helm.sh/release-name": release_name(release), "meta.helm.sh/release-namespace": target(release),
-    });
-    let selector = json!({ "app.kubernetes.io/name": name });
-    let image = format!("example.com/charts/{name}:1");
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": { "name": name, "namespace": target(release), "labels": labels, "annotations": annotations },
-        "spec": {
-            "selector": { "matchLabels": selector },
-            "template": { "metadata": { "labels": selector }, "spec": { "containers": [{ "name": "main", "image": image }] } },
-        },
-    })
 }

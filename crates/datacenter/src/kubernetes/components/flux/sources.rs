@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{CHART_SOURCES, REPOSITORIES, mark, span};
+use super::{CHART_SOURCES, REPOSITORIES, build, mark, span};
 use crate::git::{Files, Refusal, Shown};
-use crate::kubernetes::components::{Component, secret_text};
+use crate::kubernetes::components::{Component, ComponentFault, secret_text};
 use crate::kubernetes::kube::{Key, Kube, Writer};
 use crate::kubernetes::value;
 
@@ -37,21 +37,24 @@ impl GitErrand {
             Credential::Token(token) => Shown::Token(token),
             Credential::Key => Shown::Key,
         };
-        hosts.read(&self.url, &self.branch, &self.commit, &shown).map_err(|refusal| {
-            let url = &self.url;
-            match refusal {
-                Refusal::NoHost => format!("unable to list remote for '{url}': dial tcp: lookup: no such host"),
-                Refusal::Down => format!("unable to list remote for '{url}': dial tcp: connect: connection refused"),
-                Refusal::Credential => format!("unable to list remote for '{url}': authentication required"),
-                Refusal::NoRepository => format!("unable to list remote for '{url}': repository not found"),
-                Refusal::Source(why) => format!("unable to list remote for '{url}': {why}"),
-                Refusal::Empty => format!("unable to list remote for '{url}': remote repository is empty"),
-                Refusal::NoBranch if self.commit.is_empty() => {
-                    format!("unable to clone '{url}': couldn't find remote ref \"refs/heads/{}\"", self.branch)
-                }
-                Refusal::NoBranch => format!("unable to resolve commit object for '{}': object not found", self.commit),
+        hosts.read(&self.url, &self.branch, &self.commit, &shown).map_err(|refusal| self.said(refusal))
+    }
+
+    /// What the controller says of a refusal.
+    fn said(&self, refusal: Refusal) -> String {
+        let url = &self.url;
+        match refusal {
+            Refusal::NoHost => format!("unable to list remote for '{url}': dial tcp: lookup: no such host"),
+            Refusal::Down => format!("unable to list remote for '{url}': dial tcp: connect: connection refused"),
+            Refusal::Credential => format!("unable to list remote for '{url}': authentication required"),
+            Refusal::NoRepository => format!("unable to list remote for '{url}': repository not found"),
+            Refusal::Source(why) => format!("unable to list remote for '{url}': {why}"),
+            Refusal::Empty => format!("unable to list remote for '{url}': remote repository is empty"),
+            Refusal::NoBranch if self.commit.is_empty() => {
+                format!("unable to clone '{url}': couldn't find remote ref \"refs/heads/{}\"", self.branch)
             }
-        })
+            Refusal::NoBranch => format!("unable to resolve commit object for '{}': object not found", self.commit),
+        }
     }
 }
 
@@ -128,7 +131,22 @@ impl Kube {
             }
         };
         let commit = value::text(&repository, "spec.ref.commit").to_owned();
-        Ok(GitErrand { url, branch: branch(&repository), commit, credential })
+        let errand = GitErrand { url, branch: branch(&repository), commit, credential };
+        match self.git_fault() {
+            Some(refusal) => Err(("GitOperationFailed", errand.said(refusal))),
+            None => Ok(errand),
+        }
+    }
+
+    /// How every repository refuses, if that is what goes wrong.
+    fn git_fault(&self) -> Option<Refusal> {
+        let all = [
+            (ComponentFault::GitUnreachable, Refusal::Down),
+            (ComponentFault::GitCredential, Refusal::Credential),
+            (ComponentFault::GitEmpty, Refusal::Empty),
+            (ComponentFault::GitBranch, Refusal::NoBranch),
+        ];
+        all.into_iter().find(|(fault, _)| self.suffers(Component::Flux, *fault)).map(|(_, refusal)| refusal)
     }
 
     /// What came of an errand.
@@ -139,7 +157,9 @@ impl Kube {
         };
         let is_well = told.is_ok();
         match told {
-            Ok((commit, files)) => self.keep_artifact(of, &repository, &revision(&branch(&repository), &commit), files),
+            Ok((commit, files)) => {
+                self.keep_artifact(of, &repository, &revision(&branch(&repository), &commit), &files);
+            }
             Err((reason, why)) => {
                 let message = match reason {
                     "GitOperationFailed" => format!("failed to checkout and determine revision: {why}"),
@@ -163,16 +183,17 @@ impl Kube {
         self.flux_again(next);
     }
 
-    fn keep_artifact(&mut self, of: &Key, repository: &Value, revision: &str, files: Files) {
+    fn keep_artifact(&mut self, of: &Key, repository: &Value, revision: &str, files: &Files) {
+        let tree = build::fetched(files);
         let mut hash = Sha256::new();
-        for (path, bytes) in &files {
+        for (path, bytes) in tree.below("") {
             hash.update(path);
             hash.update(bytes);
         }
         let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        let size: usize = files.values().map(|bytes| bytes.len()).sum();
+        let size: usize = tree.below("").map(|(_, bytes)| bytes.len()).sum();
         let is_new = value::text(repository, "status.artifact.revision") != revision;
-        self.components.flux.artifacts.insert(of.clone(), (revision.to_owned(), files));
+        self.components.flux.artifacts.insert(of.clone(), (revision.to_owned(), tree));
         let (namespace, name) = (&of.1, &of.2);
         let (_, commit) = revision.rsplit_once(':').unwrap_or(("", revision));
         let path = format!("gitrepository/{namespace}/{name}/{commit}.tar.gz");

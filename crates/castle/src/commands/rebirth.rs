@@ -1,0 +1,336 @@
+//! `castle rebirth`: down, then up, with both times.
+//!
+//! That one was begun is noted in the castle's store, so that whoever is killed in between goes on wherever castle is run next. Whether the
+//! castle is down is not believed of the note alone: the next life begins only once an inventory has shown that nothing of the last is
+//! left, so the life that the store tells is the proof. With `--keep-identity` there is no next life; there the note tells, which is written after that
+//! inventory. To take down what is gone already does nothing, so a note that came too late costs a look and no more. The note is gone when
+//! a castle stands, or was taken down by itself: what `up` has raised since, no rebirth takes for its own.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use castle_engine::{CastleId, Expect, Fault, StoreError};
+use castle_seams::Disk;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::commands::confirm::confirmed;
+use crate::commands::down::{Ending, Removal, counted, doomed, listed};
+use crate::commands::up::{UpArgs, up};
+use crate::keeping::Kept;
+use crate::output::{Exit, Printer};
+use crate::stand::{Identity, Stand, Trouble, UNBORN};
+
+/// The newest format of the note that this castle reads and writes.
+const FORMAT: u64 = 1;
+const TIMES: &str = "rebirths.json";
+/// A few numbers for each of the last ones.
+const MAX_TIMES_BYTES: u64 = 1 << 20;
+/// How many are remembered.
+const REMEMBERED: usize = 20;
+
+/// Take a castle down and raise it anew, and tell how long both took
+///
+/// The new castle has new secrets, unless told otherwise. Killed or interrupted in between, it goes on when it is run again: what is
+/// down is not taken down twice.
+#[derive(Debug, Args)]
+pub(crate) struct RebirthArgs {
+    /// A castle.yaml, or the folder it is in
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// Keep the secrets of the cluster: client files that were issued stay valid
+    #[arg(long)]
+    keep_identity: bool,
+    /// Keep the Talos image, so that it need not be downloaded
+    #[arg(long)]
+    keep_image: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+/// The note that a rebirth was begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Begun {
+    format: u64,
+    /// The life that is to end.
+    lineage: String,
+    generation: u64,
+    keep_identity: bool,
+    /// How long it took to take it down, once it is down.
+    down: Option<Duration>,
+}
+
+impl Begun {
+    /// Whether it is about this castle as it is now, or as it was one life ago.
+    fn is_about(&self, castle: &CastleId) -> bool {
+        let is_same = self.lineage == castle.lineage || self.lineage == UNBORN;
+        is_same && (self.generation == castle.generation || self.is_next(castle))
+    }
+
+    /// Whether the life that was to end has ended.
+    fn is_next(&self, castle: &CastleId) -> bool {
+        !self.keep_identity && self.generation + 1 == castle.generation
+    }
+
+    fn is_down(&self, castle: &CastleId) -> bool {
+        self.down.is_some() || self.is_next(castle)
+    }
+}
+
+/// How long one took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Times {
+    ended: SystemTime,
+    down: Duration,
+    up: Duration,
+}
+
+impl Times {
+    fn whole(&self) -> Duration {
+        self.down + self.up
+    }
+}
+
+pub(crate) async fn rebirth(args: &RebirthArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(&args.path, printer).await?;
+    let kept = &stand.kept;
+    let identity = stand.identify().await?;
+    let noted = find(kept).await?.filter(|begun| begun.is_about(&identity.castle));
+    if let Some(noted) = noted.as_ref().filter(|noted| noted.keep_identity != args.keep_identity) {
+        let how = if noted.keep_identity { "with --keep-identity" } else { "without --keep-identity" };
+        return Err(Trouble::Refused(format!(
+            "a rebirth of {} was begun {how}, and has not ended\n  next: run it {how}; or end it with castle up {}",
+            kept.name(),
+            args.path.display()
+        )));
+    }
+    let clock = kept.clock();
+    let is_resumed = noted.as_ref().is_some_and(|begun| begun.is_down(&identity.castle));
+    let down = match noted {
+        Some(begun) if begun.is_down(&identity.castle) => {
+            printer.say(&format!("{} is down already: an earlier rebirth was cut off after that.", kept.name()));
+            begun.down
+        }
+        _ => Some(take_down(args, &stand, &identity, printer).await?),
+    };
+    let start = clock.monotonic();
+    printer.hold_result();
+    let ended = up(&UpArgs::of(&args.path), printer).await;
+    let mut object = part("up", ended, printer)?.map_err(Trouble::Said)?;
+    let raised = clock.monotonic().saturating_sub(start);
+    let castle = kept.castle_id().await.map_err(Trouble::Failed)?;
+    let generation = castle.map_or(0, |castle| castle.generation);
+    (object["verb"], object["result"]) = ("rebirth".into(), "raised".into());
+    (object["up"], object["generation"]) = (json!({"seconds": raised.as_secs_f64()}), generation.into());
+    object["resumed"] = is_resumed.into();
+    match (down, is_resumed) {
+        (Some(down), false) => {
+            let times = Times { ended: clock.wall(), down, up: raised };
+            let earlier = remember(kept, times);
+            object["seconds"] = times.whole().as_secs_f64().into();
+            object["down"] = json!({"seconds": down.as_secs_f64()});
+            object["earlier"] = compared(&earlier);
+            let (whole, down, raised) = (times.whole().as_secs_f64(), down.as_secs_f64(), raised.as_secs_f64());
+            printer.say(&format!(
+                "\nReborn in {whole:.1} s: down {down:.1} s, up {raised:.1} s (life {generation}).{}",
+                told(&earlier)
+            ));
+        }
+        (down, _) => {
+            object["down"] = down.map_or(Value::Null, |down| json!({"seconds": down.as_secs_f64()}));
+            let raised = raised.as_secs_f64();
+            printer.say(&format!("\nReborn, after it was cut off: up {raised:.1} s this time (life {generation})."));
+        }
+    }
+    printer.result(&object);
+    Ok(Exit::Done)
+}
+
+/// Takes the castle down and notes that; returns how long it took.
+async fn take_down(
+    args: &RebirthArgs,
+    stand: &Stand,
+    identity: &Identity,
+    printer: &mut Printer,
+) -> Result<Duration, Trouble> {
+    let kept = &stand.kept;
+    let doomed = doomed(stand, &identity.castle, args.keep_image).await?;
+    can_rise(stand, identity, args.keep_identity && !doomed.is_empty()).await?;
+    printer.say(&listed(&doomed));
+    let question = format!("Remove {} of {} for good, and raise it anew?", counted(&doomed), kept.name());
+    if !doomed.is_empty() && !confirmed(&question, args.yes, printer) {
+        return Err(Trouble::Refused("nothing was removed: answer yes, or give --yes".to_owned()));
+    }
+    let mut begun = Begun {
+        format: FORMAT,
+        lineage: identity.castle.lineage.clone(),
+        generation: identity.castle.generation,
+        keep_identity: args.keep_identity,
+        down: None,
+    };
+    note(kept, &begun).await?;
+    let start = kept.clock().monotonic();
+    let ending = if args.keep_identity { Ending::Sleep } else { Ending::Life };
+    let removal = Removal { ending, ..Removal::new("rebirth", stand, doomed, args.keep_image) };
+    printer.hold_result();
+    let removed = removal.run(identity, printer).await;
+    part("down", removed, printer)?.map_err(Trouble::Said)?;
+    let took = kept.clock().monotonic().saturating_sub(start);
+    begun.down = Some(took);
+    note(kept, &begun).await?;
+    Ok(took)
+}
+
+/// The result of one of the two, if it did what it should; otherwise it is told as the result of all.
+fn part(which: &str, ended: Result<Exit, Trouble>, printer: &mut Printer) -> Result<Result<Value, Exit>, Trouble> {
+    let mut object = printer.held_result();
+    match ended {
+        Ok(Exit::Done) => Ok(Ok(object)),
+        Ok(exit) | Err(Trouble::Said(exit)) => {
+            (object["verb"], object["during"]) = ("rebirth".into(), which.into());
+            printer.result(&object);
+            Ok(Err(exit))
+        }
+        Err(trouble) => Err(trouble),
+    }
+}
+
+/// Holds, before anything is removed, that what comes after can be done as far as that is known: the file, the secrets it refers to, the
+/// vault, the key to the state; and that there is an identity, if one is to be kept.
+async fn can_rise(stand: &Stand, identity: &Identity, keeps: bool) -> Result<(), Trouble> {
+    let kept = &stand.kept;
+    kept.seal().map_err(Trouble::Failed)?;
+    stand.knock().await?;
+    kept.checks().await.map_err(Trouble::Failed)?;
+    kept.referred().await.map_err(Trouble::Failed)?;
+    if !keeps {
+        return Ok(());
+    }
+    let room = stand.window(&identity.castle);
+    let mut is_kept = room.bundle().await?.is_some();
+    for search in [&room.given, &room.saved].into_iter().flatten() {
+        is_kept = is_kept || matches!(search().await, Some(Ok(_)));
+    }
+    if is_kept {
+        return Ok(());
+    }
+    let nowhere =
+        Fault::guard("the secrets of the cluster", "are neither in the state nor in a vault, so they cannot be kept")
+            .next("name them in talos.bundle; or without --keep-identity, for new ones");
+    Err(nowhere.into())
+}
+
+fn key_of(kept: &Kept) -> String {
+    format!("{}/rebirth", kept.key())
+}
+
+fn failed(error: StoreError) -> Trouble {
+    Trouble::Failed(error.to_string())
+}
+
+/// The note, if there is one. One that cannot be read, or is of a newer castle, is of no use to this one.
+async fn find(kept: &Kept) -> Result<Option<Begun>, Trouble> {
+    let found = kept.store.get(&key_of(kept)).await.map_err(failed)?;
+    let begun = found.and_then(|found| serde_json::from_slice::<Begun>(&found.bytes).ok());
+    Ok(begun.filter(|begun| begun.format == FORMAT))
+}
+
+async fn note(kept: &Kept, begun: &Begun) -> Result<(), Trouble> {
+    let key = key_of(kept);
+    let found = kept.store.get(&key).await.map_err(failed)?;
+    let expect = found.as_ref().map_or(Expect::Nothing, |found| Expect::Version(&found.tag));
+    let bytes = serde_json::to_vec(begun).unwrap_or_default();
+    kept.store.put(&key, &bytes, expect).await.map(|_| ()).map_err(failed)
+}
+
+/// The castle stands, or was taken down for itself: whatever rebirth was begun has ended.
+pub(crate) async fn settle(kept: &Kept) -> Result<(), Trouble> {
+    match kept.store.get(&key_of(kept)).await.map_err(failed)? {
+        Some(_) => kept.store.delete(&key_of(kept)).await.map_err(failed),
+        None => Ok(()),
+    }
+}
+
+/// Remembers how long this one took, beside what else is known of earlier runs; returns what the earlier ones took. That it cannot be
+/// kept is no failure.
+fn remember(kept: &Kept, times: Times) -> Vec<Times> {
+    let (disk, file): (&dyn Disk, _) = (kept.doors.disk.as_ref(), kept.own_folder().join(TIMES));
+    let bytes = disk.read(&file, MAX_TIMES_BYTES).unwrap_or_default();
+    let earlier: Vec<Times> = serde_json::from_slice(&bytes).unwrap_or_default();
+    let mut all = earlier.clone();
+    all.push(times);
+    let surplus = all.len().saturating_sub(REMEMBERED);
+    all.drain(..surplus);
+    let _ = disk.replace(&file, &serde_json::to_vec(&all).unwrap_or_default(), 0o600);
+    earlier
+}
+
+/// The whole times of the earlier ones, shortest first.
+fn sorted(earlier: &[Times]) -> Vec<f64> {
+    let mut all: Vec<Duration> = earlier.iter().map(Times::whole).collect();
+    all.sort_unstable();
+    all.iter().map(Duration::as_secs_f64).collect()
+}
+
+fn compared(earlier: &[Times]) -> Value {
+    let all = sorted(earlier);
+    match (all.get(all.len() / 2), all.first()) {
+        (Some(middle), Some(best)) => json!({"runs": all.len(), "median_seconds": middle, "best_seconds": best}),
+        _ => json!({"runs": 0}),
+    }
+}
+
+fn told(earlier: &[Times]) -> String {
+    let all = sorted(earlier);
+    match (all.len(), all.get(all.len() / 2), all.first()) {
+        (1, Some(once), _) => format!(" The time before: {once:.1} s."),
+        (count, Some(middle), Some(best)) => {
+            format!(" The {count} times before: {middle:.1} s in the middle, {best:.1} s at best.")
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn castle(lineage: &str, generation: u64) -> CastleId {
+        CastleId { name: "blue/embedded".to_owned(), lineage: lineage.to_owned(), generation }
+    }
+
+    fn begun(keep_identity: bool, down: Option<u64>) -> Begun {
+        let down = down.map(Duration::from_secs);
+        Begun { format: FORMAT, lineage: "a".to_owned(), generation: 3, keep_identity, down }
+    }
+
+    #[test]
+    fn the_next_life_proves_that_the_last_is_over() {
+        let fresh = begun(false, None);
+        assert!(fresh.is_about(&castle("a", 3)) && !fresh.is_down(&castle("a", 3)));
+        assert!(fresh.is_about(&castle("a", 4)) && fresh.is_down(&castle("a", 4)));
+        assert!(!fresh.is_about(&castle("a", 5)) && !fresh.is_about(&castle("b", 3)));
+        // With the old secrets there is no next life: the note tells.
+        assert!(!begun(true, None).is_about(&castle("a", 4)) && !begun(true, None).is_down(&castle("a", 3)));
+        assert!(begun(true, Some(2)).is_down(&castle("a", 3)));
+        // One that never stood had nothing to take down, and has a lineage of its own by now.
+        let unborn = Begun { lineage: UNBORN.to_owned(), generation: 1, ..begun(false, Some(0)) };
+        assert!(unborn.is_about(&castle("a", 1)) && unborn.is_down(&castle("a", 1)));
+    }
+
+    #[test]
+    fn times_are_held_against_earlier_ones() {
+        let times = |down, up| Times {
+            ended: SystemTime::UNIX_EPOCH,
+            down: Duration::from_secs(down),
+            up: Duration::from_secs(up),
+        };
+        assert_eq!((told(&[]), compared(&[])), (String::new(), json!({"runs": 0})));
+        assert_eq!(told(&[times(2, 10)]), " The time before: 12.0 s.");
+        let all = [times(2, 10), times(30, 40), times(1, 8)];
+        assert_eq!(told(&all), " The 3 times before: 12.0 s in the middle, 9.0 s at best.");
+        assert_eq!(compared(&all), json!({"runs": 3, "median_seconds": 12.0, "best_seconds": 9.0}));
+    }
+}

@@ -1,0 +1,91 @@
+//! Who is to keep each component, and that nobody else has it: asked before anything of it is applied.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{Fault, Gate, GraphBuilder, Handle, Place, StepId, Verdict};
+use castle_kubernetes::client::Api;
+use castle_kubernetes::model::{Key, Mark};
+use castle_kubernetes::steps::{Keeper, Known, Present, Tenure, tenures};
+use castle_seams::BoxFuture;
+use castle_spec::model::ComponentOwner;
+use castle_spec::{Castle, ComponentName};
+use tokio::sync::OnceCell;
+
+use crate::inside::{id, layer_of};
+
+/// What a component is known by, whoever has installed it.
+fn signs(name: ComponentName) -> [Key; 2] {
+    let definition = |name: &str| Key::new("apiextensions.k8s.io", "CustomResourceDefinition", "", name);
+    let workload = |kind: &str, namespace: &str, name: &str| Key::new("apps", kind, namespace, name);
+    match name {
+        ComponentName::ExternalSecrets => [
+            definition("externalsecrets.external-secrets.io"),
+            workload("Deployment", "external-secrets", "external-secrets"),
+        ],
+        ComponentName::Metallb => {
+            [definition("ipaddresspools.metallb.io"), workload("Deployment", "metallb-system", "controller")]
+        }
+        ComponentName::Longhorn => {
+            [definition("volumes.longhorn.io"), workload("DaemonSet", "longhorn-system", "longhorn-manager")]
+        }
+        ComponentName::Flux => [
+            definition("kustomizations.kustomize.toolkit.fluxcd.io"),
+            workload("Deployment", "flux-system", "kustomize-controller"),
+        ],
+    }
+}
+
+/// The components of a castle, for the arbiter: who is to keep each, and what it is known by.
+#[must_use]
+pub fn known(castle: &Castle) -> Vec<Known> {
+    let one = |name: ComponentName, owner: ComponentOwner| Known {
+        mark: Mark::new(castle.castle.as_str(), layer_of(name), name.word()),
+        keeper: match owner {
+            ComponentOwner::Castle => Keeper::Castle,
+            ComponentOwner::Flux => Keeper::Flux,
+        },
+        objects: signs(name).into(),
+        name: (name != ComponentName::Flux).then(|| name.word().to_owned()),
+    };
+    castle.wanted_components().iter().map(|wanted| one(wanted.name, wanted.owner)).collect()
+}
+
+/// The gate behind which a component may be touched.
+pub(crate) fn settled(mark: &Mark) -> StepId {
+    id(&mark.layer, &mark.component, "owner")
+}
+
+/// Adds a gate for each component: open if exactly the one has it, or nobody yet, who should.
+pub(crate) fn arbitrate(graph: &mut GraphBuilder, castle: &Castle, api: &Handle<Api>) {
+    let known = Arc::new(known(castle));
+    let seen = Arc::new(OnceCell::new());
+    for (which, one) in known.iter().enumerate() {
+        let gate = Settled { known: known.clone(), which, seen: seen.clone() };
+        graph.gate(settled(&one.mark), Place::default(), (api.clone(),), gate);
+    }
+}
+
+struct Settled {
+    known: Arc<Vec<Known>>,
+    which: usize,
+    /// All of them are looked at together, once.
+    seen: Arc<OnceCell<Vec<Tenure>>>,
+}
+
+impl Gate for Settled {
+    type Needs = (Arc<Api>,);
+    type Output = Present;
+
+    fn check<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Present>, Fault>> {
+        Box::pin(async move {
+            let seen = self.seen.get_or_try_init(|| tenures(api, &self.known)).await?;
+            seen.get(self.which).map_or(Ok(()), Tenure::settled)?;
+            Ok(Verdict::Open(Present))
+        })
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
