@@ -62,6 +62,7 @@ pub(crate) enum Command {
     Kubeconfig(commands::kubeconfig::KubeconfigArgs),
     Talosconfig(commands::talosconfig::TalosconfigArgs),
     Owners(commands::owners::OwnersArgs),
+    Handover(commands::handover::HandoverArgs),
     Timeline(commands::timeline::TimelineArgs),
     Datacenter(commands::datacenter::DatacenterArgs),
     State(commands::state::StateArgs),

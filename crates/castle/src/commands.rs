@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod drift;
 pub(crate) mod gitops;
+pub(crate) mod handover;
 pub(crate) mod kubeconfig;
 pub(crate) mod lease;
 pub(crate) mod lock;

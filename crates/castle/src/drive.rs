@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use castle_engine::{
@@ -152,18 +153,16 @@ impl<'p> Teller<'p> {
     /// Works, and keeps the picture up to date meanwhile, if there is one.
     async fn watched<T>(&self, clock: &dyn Clock, start: Duration, work: impl Future<Output = T>) -> T {
         let is_live = self.place().live.is_some();
-        let (mut work, mut drawing) = (
-            pin!(work),
-            pin!(async {
-                while is_live {
-                    clock.sleep(DRAWING).await;
-                    self.place().draw(clock.monotonic().saturating_sub(start));
-                }
-                std::future::pending::<()>().await;
-            }),
-        );
+        let mut work = pin!(work);
+        let mut drawing = pin!(async {
+            loop {
+                clock.sleep(DRAWING).await;
+                self.place().draw(clock.monotonic().saturating_sub(start));
+            }
+        });
         let done = poll_fn(|context| {
-            let _ = drawing.as_mut().poll(context);
+            // It never ends.
+            let _: Poll<()> = if is_live { drawing.as_mut().poll(context) } else { Poll::Pending };
             work.as_mut().poll(context)
         });
         let done = done.await;

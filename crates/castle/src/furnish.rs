@@ -37,7 +37,7 @@ impl Furnishing {
             let objects = source.supply.objects(chosen, &fit).await;
             manifests.insert(chosen.wanted.name, objects.map_err(|error| Trouble::Failed(error.to_string()))?);
         }
-        let vault = kept.chamber().map_err(Trouble::Failed)?.map(|chamber| chamber.from_inside());
+        let vault = kept.chamber().map_err(Trouble::Failed)?.map(|chamber| chamber.as_seen_inside());
         let repository = repository(kept, &manifests).await?;
         Ok(Self { manifests, vault, repository })
     }

@@ -77,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Timeline(args) => verb!(timeline, args, printer),
         Command::Drift(args) => verb!(drift, args, printer),
         Command::Owners(args) => verb!(owners, args, printer),
+        Command::Handover(args) => verb!(handover, args, printer),
         Command::Talosconfig(args) => verb!(talosconfig, args, printer),
         Command::Datacenter(args) => waiting(commands::datacenter::run(&args, &mut printer)),
         Command::State(args) => waiting(commands::state::run(&args, &mut printer)),

@@ -37,7 +37,6 @@ pub(crate) struct Live {
 
 impl Live {
     /// A run that has not begun yet.
-
     pub(crate) fn new(model: Model, is_coloured: bool) -> Self {
         Self { model, is_coloured, drawn: Vec::new(), drawn_at: None, kept: Vec::new(), is_stale: false }
     }
@@ -82,13 +81,13 @@ impl Live {
             let _ = write!(text, "\r\u{1b}[{rows}A");
         }
         for kept in self.kept.drain(..) {
-            let _ = write!(text, "{kept}{CLEAR_LINE}\n");
+            let _ = writeln!(text, "{kept}{CLEAR_LINE}");
         }
         for line in lines {
             for (tone, part) in &line.0 {
                 text += &toned(*tone, part, self.is_coloured);
             }
-            let _ = write!(text, "{CLEAR_LINE}\n");
+            let _ = writeln!(text, "{CLEAR_LINE}");
         }
         text + CLEAR_BELOW + END
     }

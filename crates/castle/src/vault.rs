@@ -88,7 +88,7 @@ impl Chamber {
     }
 
     /// The vault as the cluster reaches it.
-    pub(crate) fn from_inside(&self) -> engine::Vault {
+    pub(crate) fn as_seen_inside(&self) -> engine::Vault {
         self.inside.clone()
     }
 

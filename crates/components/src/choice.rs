@@ -24,7 +24,7 @@ pub enum ChoiceError {
     #[error("castle.lock is not up to date: {}; run `castle lock`", told(.0))]
     Stale(Vec<Stale>),
     /// There is no lock file, and castle knows no digest by itself.
-    #[error("castle knows no manifest of {0} {1}, and there is no castle.lock: run `castle lock`")]
+    #[error("no manifest of {0} {1} is pinned, and there is no castle.lock: run `castle lock`, which pins what upstream publishes")]
     Unpinned(ComponentName, String),
 }
 
@@ -63,6 +63,8 @@ pub fn choose(castle: &Castle, lock: Option<&Lock>, has_mirror: bool) -> Result<
             }
             (None, None) => pin(wanted.name, &wanted.version)
                 .map(|pin| pin.entry(&wanted.version))
+                // What upstream publishes of some is in no release: only mirrors have what castle knows.
+                .filter(|entry| has_mirror || !matches!(entry.source, Source::Mirror(_)))
                 .ok_or_else(|| ChoiceError::Unpinned(wanted.name, wanted.version.to_string()))?,
             (None, Some(file)) => return Err(ChoiceError::Unpinned(wanted.name, format!("of the file {file}"))),
         };
@@ -115,7 +117,7 @@ mod tests {
     fn what_castle_does_not_know_has_to_be_locked() {
         let other = castle(PROXMOX, "components: {metallb: {version: v0.15.3}}\n");
         let told = choose(&other, None, false).unwrap_err().to_string();
-        assert_eq!(told, "castle knows no manifest of metallb v0.15.3, and there is no castle.lock: run `castle lock`");
+        assert_eq!(told, "no manifest of metallb v0.15.3 is pinned, and there is no castle.lock: run `castle lock`, which pins what upstream publishes");
         let own = castle("embedded", "components: {metallb: {source: own.yaml}}\n");
         assert!(choose(&own, None, false).unwrap_err().to_string().contains("of the file own.yaml"));
         let told = choose(&own, Some(&Lock::default()), false).unwrap_err().to_string();

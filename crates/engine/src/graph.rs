@@ -352,3 +352,51 @@ impl std::fmt::Debug for Graph {
         f.debug_list().entries(self.added.ids.iter().map(ToString::to_string)).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use castle_seams::BoxFuture;
+
+    use super::*;
+    use crate::fault::Fault;
+    use crate::id::Layer;
+    use crate::step::Verdict;
+
+    /// A gate that is open, and needs others that are.
+    struct Open;
+
+    impl Gate for Open {
+        type Needs = (Vec<Arc<()>>,);
+        type Output = ();
+
+        fn check<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<()>, Fault>> {
+            Box::pin(std::future::ready(Ok(Verdict::Open(()))))
+        }
+
+        fn deadline(&self) -> Duration {
+            Duration::from_secs(1)
+        }
+    }
+
+    #[test]
+    fn the_outlook_of_a_step_is_the_longest_chain_behind_it() {
+        let mut builder = GraphBuilder::new();
+        let mut add = |name: &str, seconds, needs: Vec<Handle<()>>| {
+            let place = Place { lane: None, predicted: Duration::from_secs(seconds) };
+            builder.gate(StepId::new(&Layer::new("model"), "gate", name), place, (needs,), Open)
+        };
+        let first = add("first", 1, Vec::new());
+        let short = add("short", 2, vec![first.clone()]);
+        let long = add("long", 7, vec![first]);
+        add("last", 3, vec![short, long]);
+        let graph = builder.build().unwrap();
+        let seen: Vec<(String, u64, u64)> = graph
+            .outlook()
+            .iter()
+            .map(|one| (one.step.name.to_string(), one.own.as_secs(), one.behind.as_secs()))
+            .collect();
+        let expected = [("first", 1, 10), ("short", 2, 3), ("long", 7, 3), ("last", 3, 0)];
+        assert_eq!(seen, expected.map(|(name, own, behind)| (name.to_owned(), own, behind)));
+        assert_eq!(graph.predicted(), Duration::from_secs(11));
+    }
+}

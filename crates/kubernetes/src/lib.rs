@@ -6,8 +6,8 @@
 //!
 //! # Architecture invariant
 //!
-//! Nothing is ever applied by force, and nothing is removed that an inventory and its own mark do not both claim. No error and
-//! no `Debug` holds the content of a Secret.
+//! Nothing is ever applied by force (a dry run may suppose it), and nothing is removed that an inventory and its own mark do not both
+//! claim. No error and no `Debug` holds the content of a Secret.
 
 pub mod client;
 pub mod model;

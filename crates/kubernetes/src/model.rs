@@ -19,7 +19,7 @@ pub use owners::{Claim, Owner, Ownership, owners};
 pub(crate) use owners::{KUSTOMIZE, OF_TALOS};
 pub(crate) use path::{at_path, at_path_mut};
 pub use stage::Stage;
-pub use status::{Condition, Status, condition, status};
+pub use status::{Condition, Status, age, condition, status};
 
 /// Who castle is to the API: the manager of every field it applies.
 pub const MANAGER: &str = "castle";

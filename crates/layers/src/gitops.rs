@@ -5,6 +5,7 @@
 //! applied is the newest of the branch.
 
 pub mod credential;
+mod following;
 mod handover;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use crate::inside::{DECIDED, Inside, SERVING, deployments, id, objects};
 use crate::names::{AGE_KEY, FLUX_SYSTEM, STORE, VARIABLES, entry, variables};
 use credential::{Credential, encoded};
+pub use following::{Following, Weight, following};
 pub use handover::Revision;
 use handover::{Critical, Handover};
 
@@ -144,7 +146,7 @@ fn inputs(inside: &Inside<'_>, repository: &Repository) -> Vec<Object> {
     })];
     match &repository.credential {
         Some(Credential::Given(parts)) => {
-            values.push(secret(FLUX_SYSTEM, &encoded(parts, repository.authority.as_deref())))
+            values.push(secret(FLUX_SYSTEM, &encoded(parts, repository.authority.as_deref())));
         }
         Some(Credential::Vaulted(entry)) => values.push(json!({
             "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "metadata": metadata(FLUX_SYSTEM),

@@ -36,7 +36,7 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>) -> Option<Handle<Pre
     let mut configured = serving.clone();
     for (word, kind, spec) in [("pool", "IPAddressPool", pool), ("advertisement", "L2Advertisement", advertisement)] {
         let mark = inside.mark(LAYER, word);
-        let wanted = objects([object(kind, spec)]);
+        let wanted = objects([object(kind, &spec)]);
         let accepted = wanted.iter().map(|object| Expect::Accepted(Box::new(mark.on(object.clone())))).collect();
         let gate = id(LAYER, word, "accepted");
         inside.gate(graph, (gate.clone(), DECIDED), &serving, accepted);
@@ -54,7 +54,7 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>) -> Option<Handle<Pre
     Some(valid)
 }
 
-fn object(kind: &str, spec: Value) -> Value {
+fn object(kind: &str, spec: &Value) -> Value {
     let metadata = json!({"name": POOL, "namespace": namespace(COMPONENT)});
     json!({"apiVersion": VERSION, "kind": kind, "metadata": metadata, "spec": spec})
 }

@@ -41,14 +41,20 @@ fn signs(name: ComponentName) -> [Key; 2] {
 pub fn known(castle: &Castle) -> Vec<Known> {
     let one = |name: ComponentName, owner: ComponentOwner| Known {
         mark: Mark::new(castle.castle.as_str(), layer_of(name), name.word()),
-        keeper: match owner {
-            ComponentOwner::Castle => Keeper::Castle,
-            ComponentOwner::Flux => Keeper::Flux,
-        },
+        keeper: keeper(owner),
         objects: signs(name).into(),
         name: (name != ComponentName::Flux).then(|| name.word().to_owned()),
     };
     castle.wanted_components().iter().map(|wanted| one(wanted.name, wanted.owner)).collect()
+}
+
+/// Who is to keep a component of this owner.
+#[must_use]
+pub fn keeper(owner: ComponentOwner) -> Keeper {
+    match owner {
+        ComponentOwner::Castle => Keeper::Castle,
+        ComponentOwner::Flux => Keeper::Flux,
+    }
 }
 
 /// The gate behind which a component may be touched.

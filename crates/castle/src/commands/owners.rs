@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use castle_kubernetes::client::{Api, Resource};
+use castle_kubernetes::client::{Access, Api, Resource};
 use castle_kubernetes::model::Ownership;
-use castle_kubernetes::steps::survey;
+use castle_kubernetes::steps::{Tenure, survey, tenures};
+use castle_layers::owners::known;
 use castle_layers::cluster::access;
 use castle_seams::{SystemKeyMint, TcpDial};
 use castle_talos::steps::Keys;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::issuing::{bundle, doors};
 use crate::keeping::{Doors, Kept};
 use crate::output::{Exit, Printer, table};
-use crate::stand::{REACHING, Trouble};
+use crate::stand::{REACHING, Trouble, with_next};
 
 /// The owner of what controllers make: nobody decides what that should be.
 const NOBODY: &str = "nobody (made by controllers)";
@@ -65,7 +66,8 @@ pub(crate) async fn owners(args: &OwnersArgs, printer: &mut Printer) -> Result<E
         None => {
             let resources: Vec<Resource> = served.resources().cloned().collect();
             let found = survey(&api, &resources).await?;
-            Ok(all(&kept, found.iter().filter(|ownership| is_in(ownership)), printer))
+            let tenures = tenures(&api, &known(&kept.castle)).await?;
+            Ok(all(&kept, found.iter().filter(|ownership| is_in(ownership)), &tenures, printer))
         }
         Some((kind, name)) => {
             let Some(resource) = served.called(&kind) else {
@@ -83,13 +85,18 @@ pub(crate) async fn owners(args: &OwnersArgs, printer: &mut Printer) -> Result<E
     }
 }
 
-/// Castle's client of the castle's API.
-async fn connect(kept: &Kept) -> Result<Api, Trouble> {
+/// How castle reaches the castle's API.
+pub(crate) async fn api_access(kept: &Kept) -> Result<Access, Trouble> {
     let mint = SystemKeyMint;
     let keys = Keys::issue(bundle(kept).await?, doors(kept, &mint)).await?;
-    let access = access(&kept.castle, &kept.nodes, &keys, false);
+    Ok(access(&kept.castle, &kept.nodes, &keys, false))
+}
+
+/// Castle's client of the castle's API.
+pub(crate) async fn connect(kept: &Kept) -> Result<Api, Trouble> {
     let dial = Arc::new(TcpDial { timeout: REACHING });
-    Api::new(&access, dial, kept.doors.clock.clone()).map_err(|error| Trouble::Failed(error.to_string()))
+    let api = Api::new(&api_access(kept).await?, dial, kept.doors.clock.clone());
+    api.map_err(|error| Trouble::Failed(error.to_string()))
 }
 
 fn unreached(kept: &Kept, trouble: &dyn std::fmt::Display) -> Trouble {
@@ -101,7 +108,7 @@ fn names(ownership: &Ownership) -> Vec<String> {
 }
 
 /// Everything, in short.
-fn all<'a>(kept: &Kept, found: impl Iterator<Item = &'a Ownership>, printer: &mut Printer) -> Exit {
+fn all<'a>(kept: &Kept, found: impl Iterator<Item = &'a Ownership>, tenures: &[Tenure], printer: &mut Printer) -> Exit {
     let mut owners: BTreeMap<String, (usize, BTreeSet<&str>)> = BTreeMap::new();
     let mut contested = Vec::new();
     for ownership in found {
@@ -122,6 +129,15 @@ fn all<'a>(kept: &Kept, found: impl Iterator<Item = &'a Ownership>, printer: &mu
     };
     rows.extend(owners.iter().map(|(owner, (count, of))| [owner.clone(), count.to_string(), kinds(of)]));
     printer.say(&table(&rows));
+    if !tenures.is_empty() {
+        let mut rows = vec![["component", "castle.yaml says", "the cluster says"].map(str::to_owned)];
+        rows.extend(
+            tenures.iter().map(|tenure| {
+                [tenure.known.mark.component.clone(), tenure.known.keeper.word().to_owned(), tenure.told()]
+            }),
+        );
+        printer.say(&format!("\n{}", table(&rows)));
+    }
     if contested.is_empty() {
         printer.say("\nNo object has two owners.");
     } else {
@@ -130,8 +146,20 @@ fn all<'a>(kept: &Kept, found: impl Iterator<Item = &'a Ownership>, printer: &mu
             printer.say(&format!("  {}: {}{}", ownership.key, names(ownership).join(" and "), both(ownership)));
         }
     }
+    for tenure in tenures {
+        if let Err(fault) = tenure.settled() {
+            printer.say(&with_next(&fault));
+        }
+    }
+    let component = |tenure: &Tenure| {
+        let holders: Vec<String> = tenure.holders.iter().map(ToString::to_string).collect();
+        let (what, next) = tenure.quarrel.clone().unzip();
+        json!({"component": tenure.known.mark.component, "owner": tenure.known.keeper.word(), "holders": holders,
+            "quarrel": what, "next": next})
+    };
     printer.result(&json!({
         "verb": "owners", "castle": kept.castle.castle.as_str(), "result": "shown",
+        "components": tenures.iter().map(component).collect::<Vec<_>>(),
         "owners": owners.iter().map(|(owner, (count, _))| json!({"owner": owner, "objects": count})).collect::<Vec<_>>(),
         "contested": contested.iter().map(|ownership| told(ownership)).collect::<Vec<_>>(),
     }));

@@ -87,20 +87,27 @@ pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit,
     }
     let mut problems = problems(&report, printer);
     problems.extend(preflight.tell(printer));
-    if let (Some(file), 0) = (&args.out, failed) {
-        let planned = Planned::of(&stand.kept, &identity, &report, &placed, args.deep)?;
-        planned.write(stand.kept.doors.disk.as_ref(), file)?;
-        printer.say(&format!("Kept in {0}: castle up {1} --plan {0}", file.display(), args.path.display()));
+    match &args.out {
+        Some(file) if failed == 0 => {
+            let planned = Planned::of(&stand.kept, &identity, &report, &placed, args.deep)?;
+            planned.write(stand.kept.doors.disk.as_ref(), file)?;
+            printer.say(&format!("Kept in {0}: castle up {1} --plan {0}", file.display(), args.path.display()));
+        }
+        Some(file) => printer.complain_to_people(&format!("{} was not written: this is no plan", file.display())),
+        None => {}
     }
     let wait = |(step, subject, evidence)| json!({"step": step, "subject": subject, "evidence": evidence});
     let waits: Vec<Value> = waiting.into_iter().map(wait).collect();
     let objects: Vec<Value> = actions.iter().map(|(step, change)| action(step, change)).collect();
     let seconds = if actions.is_empty() { 0.0 } else { predicted.as_secs_f64() };
-    printer.result(&json!({
+    let mut object = json!({
         "verb": "plan", "castle": stand.kept.castle.castle.as_str(), "result": result, "actions": objects,
         "placement": new_nodes, "waiting": waits, "predicted_seconds": seconds, "problems": problems,
-        "file": args.out.as_ref().filter(|_| failed == 0),
-    }));
+    });
+    if let (Some(file), 0) = (&args.out, failed) {
+        object["file"] = json!(file);
+    }
+    printer.result(&object);
     Ok(exit)
 }
 

@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use castle_engine::{CastleId, Expect, Fault, StoreError};
+use castle_engine::{CastleId, Expect, Fault};
 use castle_seams::Disk;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -226,8 +226,8 @@ fn key_of(kept: &Kept) -> String {
     format!("{}/rebirth", kept.key())
 }
 
-fn failed(error: StoreError) -> Trouble {
-    Trouble::Failed(error.to_string())
+fn failed(error: impl Into<Fault>) -> Trouble {
+    error.into().into()
 }
 
 /// The note, if there is one. One that cannot be read, or is of a newer castle, is of no use to this one.

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use castle_engine::{Impact, Outcome, Report, StepId};
+use castle_layers::gitops::{Following, Weight};
 use castle_layers::{cluster, gitops, layer_of, platform};
 use castle_spec::model::ComponentOwner;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::commands::owners::connect;
 use crate::output::{Exit, Printer, table};
 use crate::stand::{LOOKING, Stand, Trouble};
 
@@ -72,6 +74,12 @@ pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<E
             printer.say(&format!("\n{}", table(&rows)));
         }
     }
+    let following = if is_there { followed(&stand, &report).await } else { Vec::new() };
+    if following.len() > 1 {
+        let mut rows = vec![["kustomization", "", "state"].map(str::to_owned)];
+        rows.extend(following.iter().map(row));
+        printer.say(&format!("\n{}", table(&rows)));
+    }
     let revision = stand.furnishing().await?.revision();
     if let Some(revision) = revision {
         printer.say(&format!("\nFlux has applied {revision}."));
@@ -96,6 +104,7 @@ pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<E
         "layers": layers.iter().map(|(layer, state)| json!({"layer": layer, "as_wanted": state.is_ok(),
             "evidence": state.as_ref().err()})).collect::<Vec<Value>>(),
         "components": components.iter().map(Seen::object).collect::<Vec<Value>>(),
+        "kustomizations": following.iter().map(object).collect::<Vec<Value>>(),
         "handover": revision.map(|revision| json!({"revision": revision})),
     }));
     Ok(Exit::Done)
@@ -212,4 +221,34 @@ fn components(stand: &Stand, report: &Report) -> Vec<Seen> {
         }
     };
     stand.kept.castle.wanted_components().into_iter().map(seen).collect()
+}
+
+/// How the Kustomizations stand, if the API can be asked.
+async fn followed(stand: &Stand, report: &Report) -> Vec<Following> {
+    let gates = gitops::gates(&stand.kept.castle);
+    let is_asked = gates.iter().any(|(gate, _)| {
+        matches!(report.outcome(gate), Some(Outcome::Done { .. } | Outcome::Waiting { .. }))
+    });
+    if !is_asked {
+        return Vec::new();
+    }
+    // Whoever does not answer has been told of already, by the gates.
+    let Ok(api) = connect(&stand.kept).await else { return Vec::new() };
+    gitops::following(&api, &stand.kept.castle).await.unwrap_or_default()
+}
+
+fn row(following: &Following) -> [String; 3] {
+    let state = following.state.as_ref().map_or_else(Clone::clone, |revision| format!("has applied {revision}"));
+    let weight = match following.weight {
+        Weight::Critical => "critical",
+        Weight::Background(_) if following.is_late => "late",
+        Weight::Background(_) => "background",
+        Weight::Other => "",
+    };
+    [following.name.clone(), weight.to_owned(), state]
+}
+
+fn object(following: &Following) -> Value {
+    json!({"name": following.name, "critical": following.weight == Weight::Critical, "late": following.is_late,
+        "revision": following.state.as_ref().ok(), "evidence": following.state.as_ref().err()})
 }

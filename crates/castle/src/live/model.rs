@@ -43,6 +43,10 @@ pub(super) enum Doing {
 pub(super) struct Seen {
     own: Duration,
     behind: Duration,
+    /// The number of its layer.
+    layer: usize,
+    /// The number of the node it is about, if it is about one: it is called after it, or ends with it (`1000 blue-cp-1`).
+    pub(super) node: Option<usize>,
     pub(super) stage: Stage,
 }
 
@@ -52,7 +56,17 @@ pub(super) struct Share {
     pub(super) total: usize,
     pub(super) done: usize,
     pub(super) bad: usize,
-    pub(super) running: usize,
+}
+
+impl Share {
+    fn count(&mut self, stage: &Stage) {
+        self.total += 1;
+        match stage {
+            Stage::Well => self.done += 1,
+            Stage::Badly => self.bad += 1,
+            Stage::Running(_) | Stage::Ahead => {}
+        }
+    }
 }
 
 /// All of a run.
@@ -72,19 +86,22 @@ pub(crate) struct Model {
 
 impl Model {
     /// A run that has not begun yet.
-
     pub(crate) fn new(title: &str, nodes: &[String], outlook: &[Outlook], is_experienced: bool) -> Self {
+        let numbers: BTreeMap<&str, usize> = (0..).zip(nodes).map(|(number, node)| (node.as_str(), number)).collect();
         let mut layers: Vec<Layer> = Vec::new();
-        for one in outlook {
-            if !layers.contains(&one.step.layer) {
-                layers.push(one.step.layer.clone());
-            }
+        let mut steps = BTreeMap::new();
+        for Outlook { step, own, behind } in outlook {
+            let layer = layers.iter().position(|known| *known == step.layer).unwrap_or_else(|| {
+                layers.push(step.layer.clone());
+                layers.len() - 1
+            });
+            let node = step.name.rsplit(' ').next().and_then(|name| numbers.get(name).copied());
+            steps.insert(step.clone(), Seen { own: *own, behind: *behind, layer, node, stage: Stage::Ahead });
         }
-        let seen = |one: &Outlook| (one.step.clone(), Seen { own: one.own, behind: one.behind, stage: Stage::Ahead });
         Self {
             title: title.to_owned(),
             nodes: nodes.to_vec(),
-            steps: outlook.iter().map(seen).collect(),
+            steps,
             layers,
             predicted: outlook.iter().map(|one| one.own + one.behind).max().unwrap_or_default(),
             is_experienced,
@@ -151,32 +168,28 @@ impl Model {
         }
     }
 
-    /// How far all of these steps are.
-    pub(super) fn share(&self, is_of: impl Fn(&StepId) -> bool) -> Share {
-        let mut share = Share::default();
-        for (_, seen) in self.steps.iter().filter(|(step, _)| is_of(step)) {
-            share.total += 1;
-            match seen.stage {
-                Stage::Well => share.done += 1,
-                Stage::Badly => share.bad += 1,
-                Stage::Running(_) => share.running += 1,
-                Stage::Ahead => {}
+    /// How far each layer and each node is.
+    pub(super) fn shares(&self) -> (Vec<Share>, Vec<Share>) {
+        let mut layers = vec![Share::default(); self.layers.len()];
+        let mut nodes = vec![Share::default(); self.nodes.len()];
+        for seen in self.steps.values() {
+            layers[seen.layer].count(&seen.stage);
+            if let Some(node) = seen.node {
+                nodes[node].count(&seen.stage);
             }
         }
-        share
+        (layers, nodes)
     }
 
-    /// The steps that run, those that have run longest first.
-    pub(super) fn all_running(&self) -> Vec<(&StepId, &Running)> {
-        let mut all: Vec<(&StepId, &Running)> = self
-            .steps
-            .iter()
-            .filter_map(|(step, seen)| match &seen.stage {
-                Stage::Running(running) => Some((step, running)),
-                _ => None,
-            })
-            .collect();
-        all.sort_by_key(|(step, running)| (running.since, (*step).clone()));
+    /// The steps that run, each with the node it is about, those that have run longest first.
+    pub(super) fn running_steps(&self) -> Vec<(&StepId, Option<usize>, &Running)> {
+        let running = self.steps.iter().filter_map(|(step, seen)| match &seen.stage {
+            Stage::Running(running) => Some((step, seen.node, running)),
+            _ => None,
+        });
+        let mut all: Vec<_> = running.collect();
+        // The order of names is kept among those of one age.
+        all.sort_by_key(|(_, _, running)| running.since);
         all
     }
 

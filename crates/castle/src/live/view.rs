@@ -112,19 +112,22 @@ pub(super) fn lines(model: &Model, now: Duration, size: Size) -> Vec<Line> {
     // The last column stays free: some terminals wrap when it is written. So does the last row, where the cursor is.
     let (width, height) = (size.width.saturating_sub(1), size.height.saturating_sub(1));
     let head = head(model, now);
-    let mut layers = layers(model, BAR.min(width / 4));
-    let mut nodes = nodes(model, now);
-    let mut others = others(model, now, NAME.max(width / 2));
+    let (layer_shares, node_shares) = model.shares();
+    let running = model.running_steps();
+    let mut layers = layers(model, &layer_shares, BAR.min(width / 4));
+    let mut nodes = nodes(model, &node_shares, &running, now);
+    let mut others = others(&running, now, NAME.max(width / 2));
     if 1 + layers.len() + nodes.len() + others.len() > height {
         // What stands still is told in one line.
-        let (share, all) = (node_share(model), nodes.len());
+        let (all, done) =
+            (nodes.len(), node_shares.iter().filter(|share| share.total > 0 && share.done == share.total).count());
         nodes.retain(|(is_active, _)| *is_active);
         if nodes.len() < all {
-            nodes.push((false, Line::of(Tone::Dim, format!("  nodes: {} of {} done", share.done, share.total))));
+            nodes.push((false, Line::of(Tone::Dim, format!("  nodes: {done} of {all} done"))));
         }
     }
     if 1 + layers.len() + nodes.len() + others.len() > height {
-        layers = vec![layers_in_short(model)];
+        layers = vec![layers_in_short(model, &layer_shares)];
     }
     let room = height.saturating_sub(1 + layers.len());
     let mut rest: Vec<Line> = nodes.into_iter().map(|(_, line)| line).collect();
@@ -153,10 +156,9 @@ fn head(model: &Model, now: Duration) -> Line {
     }
 }
 
-fn layers(model: &Model, bar: usize) -> Vec<Line> {
+fn layers(model: &Model, shares: &[Share], bar: usize) -> Vec<Line> {
     let widest = model.layers.iter().map(|layer| columns(&layer.to_string())).max().unwrap_or(0);
-    let totals: Vec<Share> = model.layers.iter().map(|layer| model.share(|step| step.layer == *layer)).collect();
-    let digits = totals.iter().map(|share| share.total.to_string().len()).max().unwrap_or(1);
+    let digits = shares.iter().map(|share| share.total.to_string().len()).max().unwrap_or(1);
     let line = |(layer, share): (&castle_engine::Layer, &Share)| {
         let filled = (share.done * bar).checked_div(share.total).unwrap_or(bar);
         let line = Line::of(Tone::Plain, format!("  {}  ", padded(&layer.to_string(), widest)))
@@ -165,59 +167,45 @@ fn layers(model: &Model, bar: usize) -> Vec<Line> {
             .add(Tone::Plain, format!("  {:>digits$} of {:>digits$}", share.done, share.total));
         if share.bad > 0 { line.add(Tone::Bad, format!("  {} not done", share.bad)) } else { line }
     };
-    model.layers.iter().zip(&totals).map(line).collect()
+    model.layers.iter().zip(shares).map(line).collect()
 }
 
-fn layers_in_short(model: &Model) -> Line {
-    let part = |layer: &castle_engine::Layer| {
-        let share = model.share(|step| step.layer == *layer);
-        format!("{layer} {}/{}", share.done, share.total)
-    };
-    let parts: Vec<String> = model.layers.iter().map(part).collect();
-    Line::of(Tone::Plain, format!("  {}", parts.join("  ")))
+fn layers_in_short(model: &Model, shares: &[Share]) -> Line {
+    let parts = model.layers.iter().zip(shares).map(|(layer, share)| format!("{layer} {}/{}", share.done, share.total));
+    Line::of(Tone::Plain, format!("  {}", parts.collect::<Vec<_>>().join("  ")))
 }
 
-/// Whether a step is about a node: it is called after it, or ends with it (`1000 blue-cp-1`).
-fn is_about(step: &StepId, node: &str) -> bool {
-    step.name.rsplit(' ').next() == Some(node)
-}
-
-fn node_share(model: &Model) -> Share {
-    let mut all = Share::default();
-    for node in &model.nodes {
-        let share = model.share(|step| is_about(step, node));
-        all.total += usize::from(share.total > 0);
-        all.done += usize::from(share.total > 0 && share.done == share.total);
-    }
-    all
-}
+/// A step that runs, and the node it is about.
+type At<'m> = (&'m StepId, Option<usize>, &'m Running);
 
 /// A line for each node, and whether something goes on there. They stay in their order, so that the eye finds them again.
-fn nodes(model: &Model, now: Duration) -> Vec<(bool, Line)> {
+fn nodes(model: &Model, shares: &[Share], running: &[At<'_>], now: Duration) -> Vec<(bool, Line)> {
     let widest = model.nodes.iter().map(|node| columns(node)).max().unwrap_or(0).min(NAME);
-    let running = model.all_running();
-    let line = |node: &String| {
-        let share = model.share(|step| is_about(step, node));
+    let mut oldest: Vec<Option<&At<'_>>> = vec![None; model.nodes.len()];
+    for one in running {
+        if let Some(node) = one.1 {
+            oldest[node].get_or_insert(one);
+        }
+    }
+    let mut told = Vec::new();
+    for ((node, share), oldest) in model.nodes.iter().zip(shares).zip(oldest).filter(|((_, share), _)| share.total > 0)
+    {
         let line = Line::of(Tone::Plain, format!("  {}  {} of {}", padded(node, widest), share.done, share.total));
-        let told = match running.iter().find(|(step, _)| is_about(step, node)) {
-            Some((step, running)) => (true, at(line.add(Tone::Plain, "  "), &step.kind, running, now)),
+        told.push(match oldest {
+            Some((step, _, running)) => (true, at(line.add(Tone::Plain, "  "), &step.kind, running, now)),
             None if share.bad > 0 => (false, line.add(Tone::Bad, "  not done")),
             None if share.done == share.total => (false, line.add(Tone::Good, "  done")),
             None => (false, line),
-        };
-        (share.total > 0).then_some(told)
-    };
-    model.nodes.iter().filter_map(line).collect()
+        });
+    }
+    told
 }
 
 /// A line for each step that runs and is about no node.
-fn others(model: &Model, now: Duration, name: usize) -> Vec<Line> {
-    let is_other = |step: &StepId| !model.nodes.iter().any(|node| is_about(step, node));
-    let running: Vec<(&StepId, &Running)> =
-        model.all_running().into_iter().filter(|(step, _)| is_other(step)).collect();
-    running
-        .into_iter()
-        .map(|(step, running)| at(Line::of(Tone::Plain, "  "), &within(&step.to_string(), name), running, now))
+fn others(running: &[At<'_>], now: Duration, name: usize) -> Vec<Line> {
+    let others = running.iter().filter(|(_, node, _)| node.is_none());
+    others
+        .map(|(step, _, running)| at(Line::of(Tone::Plain, "  "), &within(&step.to_string(), name), running, now))
         .collect()
 }
 

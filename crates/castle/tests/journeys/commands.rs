@@ -19,6 +19,7 @@ fn help_says_what_there_is() {
         &["gitops", "--help"],
         &["gitops", "check", "--help"],
         &["mirror", "--help"],
+        &["handover", "--help"],
     ] {
         let ran = world.castle(args);
         assert_eq!(ran.code, Some(0));
@@ -60,6 +61,7 @@ fn completions_and_manual_pages_know_the_verbs() {
         "-down",
         "-drift",
         "-gitops",
+        "-handover",
         "-kubeconfig",
         "-lease",
         "-lock",
@@ -68,6 +70,7 @@ fn completions_and_manual_pages_know_the_verbs() {
         "-new",
         "-owners",
         "-plan",
+        "-rebirth",
         "-schema",
         "-secrets",
         "-state",

@@ -156,7 +156,7 @@ impl Within {
     pub(crate) fn secrets(&self) -> String {
         format!(
             "secrets: {{infisical: {{region: 'https://{}', ca: vault-ca.pem, project: {PROJECT}, environment: {ENVIRONMENT}, \
-             path: /blue, identity: 'sops:s.enc.yaml#vault'}}}}\n",
+             path: /blue, identity: 'sops:s.enc.yaml#vault'}}}}\ncomponents: {{externalSecrets: off}}\n",
             self.vault
         )
     }

@@ -1,9 +1,10 @@
 //! What goes wrong while components are installed and updated, and how it shows.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use castle_components::Fit;
-use castle_datacenter::{Component, ComponentFault};
+use castle_datacenter::{Component, ComponentFault, EMBEDDED_GIT};
 use castle_spec::ComponentName;
 use castle_testkit::in_virtual_time;
 use serde_json::json;
@@ -59,6 +60,37 @@ fn a_repository_refuses_in_every_way() {
             assert!(told.contains(why), "{told}");
             assert!(datacenter.fail_component("blue", Component::Flux, fault, false));
         }
+    });
+}
+
+#[test]
+fn a_folder_is_followed_and_says_why_it_cannot_be() {
+    in_virtual_time(async |clock| {
+        let stand = Stand::quick(clock, 4).await;
+        stand.install_stand_in(ComponentName::Flux, &FIT).await;
+        let folder = |text: &str| Ok(Some(BTreeMap::from([("a.yaml".to_owned(), text.as_bytes().to_vec())])));
+        let told = Arc::new(Mutex::new(folder("a: 1")));
+        let source = told.clone();
+        let source = move |name: &str| if name == "blue" { source.lock().unwrap().clone() } else { Ok(None) };
+        stand.nodes.datacenter().follow_repositories(EMBEDDED_GIT, Arc::new(source));
+        let repository = json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": { "name": "castle" },
+            "spec": { "url": format!("https://{EMBEDDED_GIT}/blue.git"), "interval": "1m", "ref": { "branch": "next" } },
+        });
+        let path = "/apis/source.toolkit.fluxcd.io/v1/namespaces/flux-system/gitrepositories/castle";
+        assert_eq!(stand.apply(path, &repository).await.0, 201);
+        let object = || stand.object("gitrepositories.source.toolkit.fluxcd.io", "flux-system", "castle");
+        let revision = || object()["status"]["artifact"]["revision"].as_str().unwrap_or_default().to_owned();
+        stand.pause(10.0).await;
+        let first = revision();
+        assert!(first.starts_with("next@sha1:"), "{}", object());
+        *told.lock().unwrap() = folder("a: 2");
+        stand.pause(90.0).await;
+        assert_ne!(revision(), first, "a change is seen at the next look");
+        *told.lock().unwrap() = Err("the folder gitops is gone".to_owned());
+        stand.pause(90.0).await;
+        assert_eq!(condition(&object(), "Ready"), ("False".to_owned(), "GitOperationFailed".to_owned()));
+        assert!(object()["status"]["conditions"].to_string().contains("the folder gitops is gone"), "{}", object());
     });
 }
 

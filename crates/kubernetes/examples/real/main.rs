@@ -13,6 +13,7 @@
 #[path = "../../../datacenter/tests/conformance/real.rs"]
 mod real;
 
+mod handover;
 mod suite;
 
 use std::collections::BTreeMap;
@@ -217,6 +218,7 @@ async fn warm_up(ground: &Ground, objects: &[Object]) {
 
 /// Upstream's manifests, adapted to a castle: applied once, left alone, and adapted to another castle.
 async fn components(ground: &Ground, mirror: &Path) {
+    let mut moving = Vec::new();
     for name in ComponentName::ALL {
         let component = name.word();
         let file = pin(name, &name.newest()).unwrap().file;
@@ -239,7 +241,12 @@ async fn components(ground: &Ground, mirror: &Path) {
         ground.hold(&format!("{component} a second time changes nothing"), ground.versions(&objects).await == before);
         let report = ground.converge(component, &small).await;
         ground.hold(&format!("{component} is made fit for a small castle"), is_well(&report));
+        if name == ComponentName::Metallb {
+            moving = small;
+        }
     }
+    // By now Flux is there, too.
+    handover::there_and_back(ground, &moving).await;
 }
 
 async fn others(ground: &Ground) {

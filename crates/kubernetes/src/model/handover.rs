@@ -88,8 +88,11 @@ pub fn sole(object: &Object, pause: Pause) -> Option<Map<String, Value>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
+    use super::super::owners;
     use super::*;
 
     fn object(labels: &Value, managed: &[(&str, &str, Value)]) -> Object {
@@ -153,6 +156,40 @@ mod tests {
         assert_eq!(managers, ["castle"]);
         assert_eq!(sole(&object(&json!({"x": "y"}), &managed), Pause::On), None);
         assert_eq!(sole(&object(&json!({"x": "y"}), &managed[..1]), Pause::Off), None);
+    }
+
+    /// As a real API server keeps them after castle has applied MetalLB, and after Flux has, by force.
+    fn recorded() -> Vec<Object> {
+        let all: Vec<Value> = serde_json::from_str(include_str!("handover/recorded.json")).unwrap();
+        all.into_iter().map(|value| Object::new(value).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_a_real_server_keeps_is_shared_whole_and_contested() {
+        assert_eq!(recorded().len(), 3);
+        for object in recorded() {
+            assert_eq!(told(&object), Vec::<String>::new(), "{object:?}");
+            let found = owners(&object, &BTreeMap::new());
+            let names: Vec<String> = found.claims.iter().map(|claim| claim.owner.to_string()).collect();
+            assert_eq!(names, ["castle (storage/metallb of blue)", "Flux (Kustomization flux-system/apps)"]);
+            assert!(found.is_contested(), "{object:?}");
+            let alone = sole(&object, Pause::Off).unwrap();
+            assert_eq!(alone["labels"].as_object().unwrap().len(), 2);
+            let left = alone["managedFields"].as_array().unwrap();
+            assert!(
+                left.iter().all(|entry| entry["manager"] != "kustomize-controller") && !left.is_empty(),
+                "{object:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_only_castle_would_say_to_a_real_server_is_found() {
+        let mut object = recorded().into_iter().find(|object| object.text("/kind") == "Deployment").unwrap();
+        let entries = object.value_mut()["metadata"]["managedFields"].as_array_mut().unwrap();
+        let flux = entries.iter_mut().find(|entry| entry["manager"] == "kustomize-controller").unwrap();
+        flux["fieldsV1"]["f:spec"].as_object_mut().unwrap().remove("f:revisionHistoryLimit");
+        assert_eq!(told(&object), [".spec.revisionHistoryLimit"]);
     }
 
     #[test]

@@ -207,8 +207,9 @@ fn looping(pod: &Object) -> Option<Status> {
     Some(Status::Failed(format!("CrashLoopBackOff: container {name} ends again and again")))
 }
 
-/// How old it is. Nobody knows when what has no date was made: long ago.
-fn age(object: &Object, now: u64) -> Duration {
+/// How old an object is, so many seconds after 1970. Nobody knows when what has no date was made: long ago.
+#[must_use]
+pub fn age(object: &Object, now: u64) -> Duration {
     let made = object.text("/metadata/creationTimestamp").parse::<Timestamp>().ok();
     let made = made.and_then(|made| u64::try_from(made.as_second()).ok()).unwrap_or(0);
     Duration::from_secs(now.saturating_sub(made))

@@ -71,30 +71,32 @@ pub enum Expect {
 #[derive(Clone, Debug)]
 pub struct Unmet {
     /// The object that it is about, whether it is there or not.
-    pub key: Key,
+    pub key: Box<Key>,
     /// What is seen instead.
     pub evidence: String,
     /// The object itself, if what was last said of it tells more.
-    pub about: Option<Object>,
+    pub about: Option<Box<Object>>,
 }
 
 impl Unmet {
     /// Of an object that is not there.
     #[must_use]
     pub fn absent(key: Key) -> Self {
-        Self { key, evidence: "is not there yet".to_owned(), about: None }
+        Self { key: Box::new(key), evidence: "is not there yet".to_owned(), about: None }
     }
 
     /// Of an object that is not as expected.
     #[must_use]
     pub fn of(object: &Object, evidence: impl Into<String>) -> Self {
-        Self { key: object.key(), evidence: evidence.into(), about: Some(object.clone()) }
+        Self { key: Box::new(object.key()), evidence: evidence.into(), about: Some(Box::new(object.clone())) }
     }
 }
 
 /// What some objects have to pass.
 #[derive(Clone)]
-pub struct Test(Arc<dyn Fn(&[Object]) -> Result<(), Unmet> + Send + Sync>);
+pub struct Test(Arc<Judge>);
+
+type Judge = dyn Fn(&[Object]) -> Result<(), Unmet> + Send + Sync;
 
 impl Test {
     /// A test that looks at the objects alone.

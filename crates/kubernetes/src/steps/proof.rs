@@ -1,6 +1,7 @@
 //! What must be the same before and after a component has changed its owner: the objects, and the Pods that they run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use castle_engine::Fault;
 use serde_json::Value;
@@ -15,8 +16,9 @@ use crate::model::{Key, Kind, Managed, Object};
 pub struct Seen {
     /// Which life of it.
     pub uid: String,
-    /// Which version of what is wanted of it.
-    pub generation: Option<i64>,
+    /// A digest of all that it says beside its metadata and its status. Its generation would not do: that of a Deployment rises
+    /// with a mere annotation.
+    pub content: u64,
     /// Who manages its fields.
     pub managers: BTreeSet<String>,
 }
@@ -48,7 +50,7 @@ impl Proof {
             match after.objects.get(key) {
                 None => found.push(format!("{key} is gone")),
                 Some(now) if now.uid != before.uid => found.push(format!("{key} was made anew")),
-                Some(now) if now.generation != before.generation => found.push(format!("{key} was changed")),
+                Some(now) if now.content != before.content => found.push(format!("{key} was changed")),
                 Some(_) => {}
             }
         }
@@ -91,12 +93,21 @@ pub async fn prove(api: &Api, keys: &BTreeSet<Key>) -> Result<Proof, Fault> {
         let managers = Managed::of(object).filter(|managed| managed.subresource.is_empty());
         let seen = Seen {
             uid: object.text("/metadata/uid").to_owned(),
-            generation: object.number("/metadata/generation"),
+            content: content(object),
             managers: managers.map(|managed| managed.manager.to_owned()).collect(),
         };
         proof.objects.insert(object.key(), seen);
     }
     Ok(proof)
+}
+
+fn content(object: &Object) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let said = object.value().as_object().into_iter().flatten();
+    for (key, value) in said.filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status")) {
+        (key, value.to_string()).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// The labels of the Pods that an object runs.
@@ -113,8 +124,8 @@ fn has_labels(pod: &Object, wanted: &serde_json::Map<String, Value>) -> bool {
 mod tests {
     use super::*;
 
-    fn proof(uid: &str, generation: i64, restarts: i64) -> Proof {
-        let seen = Seen { uid: uid.to_owned(), generation: Some(generation), managers: BTreeSet::new() };
+    fn proof(uid: &str, content: u64, restarts: i64) -> Proof {
+        let seen = Seen { uid: uid.to_owned(), content, managers: BTreeSet::new() };
         let pod = PodSeen { uid: uid.to_owned(), restarts };
         Proof {
             objects: [(Key::new("apps", "Deployment", "n", "a"), seen)].into(),

@@ -141,7 +141,9 @@ fn quarrel(key: &Key, Rival { manager, field }: &Rival) -> Obstacle {
         }
         _ => format!("kubectl get {} --output yaml --show-managed-fields; make them equal", key.for_kubectl()),
     };
-    Obstacle::new(key, format!("{field} is wanted otherwise by {owner} ({manager}) than by castle"), next)
+    let named = owner.to_string();
+    let who = if named.contains(manager.as_str()) { named } else { format!("{named} ({manager})") };
+    Obstacle::new(key, format!("{field} is wanted otherwise by {who} than by castle"), next)
 }
 
 impl Step for Take {

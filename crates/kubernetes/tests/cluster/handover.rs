@@ -211,8 +211,7 @@ fn a_person_who_edits_in_between_is_neither_overruled_nor_lost() {
         flux::applies(room, &[config("1")]).await;
         assert_eq!(room.edited_by("kubectl-edit", PATH, &json!({"data": {"a": "theirs"}})).await, 200);
         let refused = fault(&taken(room, &[config("1")]).await);
-        let told =
-            "ConfigMap default/a: .data.a is wanted otherwise by a person (kubectl-edit) (kubectl-edit) than by castle";
+        let told = "ConfigMap default/a: .data.a is wanted otherwise by a person (kubectl-edit) than by castle";
         assert!(refused.guarded);
         assert_eq!(refused.to_string(), told);
         let live = room.get("v1", "ConfigMap", "default", "a").await.unwrap();

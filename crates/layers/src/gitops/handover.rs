@@ -188,7 +188,7 @@ fn or_nothing(revision: &str) -> &str {
 }
 
 /// The Kustomization, if it is ready. Otherwise why not, by the last in the chain of those it waits for.
-fn stands<'o>(all: &'o [Object], name: &str) -> Result<&'o Object, Unmet> {
+pub(super) fn stands<'o>(all: &'o [Object], name: &str) -> Result<&'o Object, Unmet> {
     let find = |name: &str| all.iter().find(|object| object.name() == name);
     let absent =
         |name: &str| Unmet::absent(Key::new(&Kind::new(KUSTOMIZE, "").group, "Kustomization", FLUX_SYSTEM, name));
@@ -215,7 +215,7 @@ fn stands<'o>(all: &'o [Object], name: &str) -> Result<&'o Object, Unmet> {
         return Err(why);
     }
     let evidence = format!("{}: {} {}", chain.join(", which "), why.key, why.evidence);
-    Err(Unmet { key: wanted.key(), evidence, about: why.about })
+    Err(Unmet { key: Box::new(wanted.key()), evidence, about: why.about })
 }
 
 /// Whether Flux is done with an object, for now.
