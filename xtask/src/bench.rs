@@ -36,6 +36,7 @@ pub(crate) fn run() -> Result<()> {
     } else {
         println!("skipped: the embedded API server, for there are no manifests to apply");
     }
+    shell::run(&mut shell::program(&shell::example("castle-layers", "handover")?))?;
     shell::run(&mut shell::program(&shell::example("castle-layers", "fleet")?))
 }
 

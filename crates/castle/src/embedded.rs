@@ -110,6 +110,11 @@ pub(crate) fn follow(disk: &dyn Disk, name: &str, followed: &Path) -> Result<(),
     following::announce(disk, &folder()?, name, followed)
 }
 
+/// Whether the embedded datacenter serves this folder as the repository of this name.
+pub(crate) fn is_followed(disk: &dyn Disk, name: &str, followed: &Path) -> Result<bool, String> {
+    following::is_announced(disk, &folder()?, name, followed)
+}
+
 /// The files of the repository of this name as they are now; nothing if nobody has announced it.
 pub(crate) fn followed(disk: &dyn Disk, name: &str) -> Result<Option<BTreeMap<String, Vec<u8>>>, String> {
     following::files(disk, &folder()?, name)

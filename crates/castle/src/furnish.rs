@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use castle_components::{Fit, choose};
 use castle_engine::GraphBuilder;
@@ -19,6 +19,7 @@ use crate::repository::{Repository, Unread};
 use crate::stand::{Trouble, with_next};
 
 /// All that the layers inside of the cluster are made from.
+#[derive(Default)]
 pub(crate) struct Furnishing {
     manifests: BTreeMap<ComponentName, Vec<Object>>,
     vault: Option<engine::Vault>,
@@ -48,8 +49,9 @@ impl Furnishing {
     }
 
     /// What Flux has applied, once the handover was seen.
-    pub(crate) fn revision(&self) -> Option<&str> {
-        Some(self.repository.as_ref()?.handed.get()?.0.as_str())
+    pub(crate) fn revision(&self) -> Option<String> {
+        let handed = self.repository.as_ref()?.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        handed.as_ref().map(|revision| revision.0.clone())
     }
 
     /// Adds the layers inside of the cluster.

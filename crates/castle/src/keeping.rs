@@ -253,9 +253,6 @@ impl Kept {
         if let Platform::Proxmox(proxmox) = &self.castle.platform.value {
             wanted.push(("platform.proxmox.token".to_owned(), Some(Kind::ProxmoxToken), &proxmox.token.value));
         }
-        if let Some(credential) = self.castle.gitops.as_ref().and_then(|gitops| gitops.credential.as_ref()) {
-            wanted.push(("gitops.credential".to_owned(), None, &credential.value));
-        }
         if let Some(key) = self.castle.gitops.as_ref().and_then(|gitops| gitops.age_key.as_ref()) {
             wanted.push(("gitops.ageKey".to_owned(), Some(Kind::AgeIdentity), &key.value));
         }
@@ -264,6 +261,16 @@ impl Kept {
             wanted.extend(mirror.credential.as_ref().map(|credential| (field, None, &credential.value)));
         }
         let mut checks = Vec::new();
+        let gitops = self.castle.gitops.as_ref();
+        if let Some((gitops, reference)) = gitops.and_then(|gitops| Some((gitops, gitops.credential.as_ref()?))) {
+            let parts = self.credential(reference, gitops.repository.as_str()).await;
+            for (name, part) in parts.map_err(|why| format!("gitops.credential: {why}"))? {
+                let kind = if name == "identity" { Some(Kind::SshKey) } else { kind_of(&part) };
+                let field = if name == "identity" { "gitops.credential.identity" } else { "gitops.credential" };
+                let origin = Origin::new(field, &reference.to_string());
+                checks.extend(kind.filter(|_| is_secret_part(&name)).map(|kind| Check::One(kind, part, origin)));
+            }
+        }
         for (field, kind, reference) in wanted {
             let secret = self.secret(reference).await.map_err(|why| format!("{field}: {why}"))?;
             let origin = Origin::new(&field, &reference.to_string());
@@ -367,6 +374,11 @@ impl Kept {
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// Whether a part of a credential is what opens the repository, and so has a form to be held against.
+fn is_secret_part(name: &str) -> bool {
+    ["password", "bearerToken", "identity"].contains(&name)
 }
 
 /// What a credential is, by what it looks like; nothing for one of several parts, which whoever uses it takes apart.

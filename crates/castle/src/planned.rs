@@ -187,7 +187,10 @@ fn files(kept: &Kept) -> Result<BTreeMap<String, String>, Trouble> {
     let folder = kept.file.parent().unwrap_or(Path::new(""));
     let own = kept.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let patches = kept.nodes.iter().flat_map(|node| node.patches.iter().cloned());
-    let names: BTreeSet<String> = [own, lock::FILE.to_owned()].into_iter().chain(patches).collect();
+    let components = kept.castle.wanted_components().into_iter();
+    let components = components.flat_map(|wanted| wanted.patches.into_iter().chain(wanted.source));
+    let names = [own, lock::FILE.to_owned()].into_iter().chain(patches).chain(components);
+    let names: BTreeSet<String> = names.collect();
     let mut files = BTreeMap::new();
     for name in names {
         match kept.doors.disk.read(&folder.join(&name), MAX_BYTES) {
@@ -203,7 +206,8 @@ fn files(kept: &Kept) -> Result<BTreeMap<String, String>, Trouble> {
 fn seen(report: &Report) -> String {
     let found = report.outcomes.iter().map(|(step, outcome)| {
         let how = match outcome {
-            Outcome::Waiting { subject, .. } => format!("waits for {subject}"),
+            Outcome::Waiting { .. } => "waits".to_owned(),
+            Outcome::Skipped { .. } => "cannot be told".to_owned(),
             other => serde_json::to_string(other).unwrap_or_default(),
         };
         format!("{step}\n{how}\n")

@@ -119,6 +119,19 @@ impl Preflight {
         }
     }
 
+    /// What is in the way, in a line or two.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::NotFromHere(why) => why.clone(),
+            Self::Unread(fault) => with_next(fault),
+            Self::Judged(judged) => {
+                let first = judged.errors().next().map_or_else(String::new, |first| format!(": {}", shown(first)));
+                format!("the Git tree has errors{first}\n  next: castle gitops check")
+            }
+        }
+    }
+
     /// Tells people what must be mended, and returns all that was found for programs.
     pub(crate) fn tell(&self, printer: &mut Printer) -> Vec<Value> {
         match self {

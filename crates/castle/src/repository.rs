@@ -8,6 +8,7 @@ use castle_engine::{Class, Fault};
 use castle_gitops::git::{self, GitError, Remote};
 use castle_gitops::{Tree, TreeError};
 use castle_http::Trust;
+use castle_layers::gitops::credential;
 use castle_layers::preflight;
 use castle_seams::{Clock, Dial, Disk, TcpDial};
 use castle_secrets::Secret;
@@ -76,11 +77,7 @@ impl Repository {
         let Some(gitops) = kept.castle.gitops.as_ref() else { return Ok(None) };
         let url = gitops.repository.as_str();
         let way = match url {
-            EMBEDDED => {
-                let folder = gitops.folder.as_ref().map_or(EMBEDDED_FOLDER, |folder| folder.as_str());
-                let folder = kept.file.parent().unwrap_or(Path::new("")).join(folder);
-                return followed(kept, &folder).map(Some);
-            }
+            EMBEDDED => return folder_of(kept).map(|folder| followed(kept, &folder)).transpose(),
             _ => match server(kept, url)? {
                 Way::Server { address, trust, .. } => opened(kept, gitops, address, trust).await?,
                 way => way,
@@ -161,11 +158,32 @@ fn followed(kept: &Kept, folder: &Path) -> Result<Repository, Unread> {
     let Some(serving) = embedded::find(disk).map_err(wrong)? else {
         return Ok(Repository::new(kept, EMBEDDED, Way::Folder(folder.to_owned())));
     };
-    let name = kept.key().replace('/', "-");
-    let whole = std::path::absolute(folder).map_err(|error| wrong(error.to_string()))?;
-    embedded::follow(disk, &name, &whole).map_err(wrong)?;
-    let (address, trust) = serving.repository_access(&name).map_err(wrong)?;
-    Ok(Repository::new(kept, &embedded::repository(&name), Way::Server { address, trust, token: None }))
+    let name = name_of(kept);
+    let way = if embedded::is_followed(disk, &name, folder).map_err(wrong)? {
+        let (address, trust) = serving.repository_access(&name).map_err(wrong)?;
+        Way::Server { address, trust, token: None }
+    } else {
+        Way::Folder(folder.to_owned())
+    };
+    Ok(Repository::new(kept, &embedded::repository(&name), way))
+}
+
+/// What the embedded datacenter calls the repository of a castle.
+fn name_of(kept: &Kept) -> String {
+    kept.key().replace('/', "-")
+}
+
+/// The folder that castle.yaml names, if the embedded datacenter is to serve one.
+fn folder_of(kept: &Kept) -> Option<PathBuf> {
+    let gitops = kept.castle.gitops.as_ref().filter(|gitops| gitops.repository.as_str() == EMBEDDED)?;
+    let folder = gitops.folder.as_ref().map_or(EMBEDDED_FOLDER, |folder| folder.as_str());
+    Some(kept.file.parent().unwrap_or(Path::new("")).join(folder))
+}
+
+/// Lets the embedded datacenter serve the folder that castle.yaml names, if it names one: from now on Flux follows it.
+pub(crate) fn announce(kept: &Kept) -> Result<(), String> {
+    let Some(folder) = folder_of(kept) else { return Ok(()) };
+    embedded::follow(kept.doors.disk.as_ref(), &name_of(kept), &folder)
 }
 
 /// Where it can be read from.
@@ -198,11 +216,10 @@ fn server(kept: &Kept, address: &str) -> Result<Way, Unread> {
 /// The way to a server, with the credential that castle.yaml names for it.
 async fn opened(kept: &Kept, gitops: &Gitops, address: String, trust: Trust) -> Result<Way, Unread> {
     let Some(reference) = &gitops.credential else { return Ok(Way::Server { address, trust, token: None }) };
-    let credential = kept.secret(reference).await;
-    let credential = credential.map_err(|why| Unread::Failed(Fault::new(Class::Final, "gitops.credential", why)))?;
-    let text = credential.expose().trim();
-    if text.lines().count() != 1 || text.starts_with('{') {
+    let parts = kept.credential(reference, &address).await;
+    let mut parts = parts.map_err(|why| Unread::Failed(Fault::new(Class::Final, "gitops.credential", why)))?;
+    if !credential::is_token(&parts) {
         return Ok(Way::Closed(BY_MORE_THAN_A_TOKEN.to_owned()));
     }
-    Ok(Way::Server { address, trust, token: Some(credential) })
+    Ok(Way::Server { address, trust, token: parts.remove("password") })
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use castle_seams::Disk;
 use castle_secrets::Secret;
-use castle_secrets::sops::{Command, KeyPath, Keyring, Sealed, Surroundings, VARIABLES};
+use castle_secrets::sops::{Command, KeyPath, Keyring, Opened, Sealed, Surroundings, VARIABLES};
 use castle_spec::values::SecretReference;
 use zeroize::Zeroizing;
 
@@ -32,8 +32,7 @@ pub(crate) fn secret(reference: &SecretReference, castle_file: &Path, disk: &dyn
             Secret::from(text.trim_end_matches('\n').to_owned())
         }
         SecretReference::Sops { file, path } => {
-            let sealed = Sealed::load(&folder.join(file), disk).map_err(|error| error.to_string())?;
-            let opened = with_keyring(disk, |keyring| sealed.open(keyring)).map_err(|error| error.to_string())?;
+            let opened = open(&folder.join(file), disk)?;
             if path.is_empty() {
                 let all = opened.clear(opened.format()).map_err(|error| error.to_string())?;
                 let text = std::str::from_utf8(&all).map_err(|_| format!("{file} is not text"))?;
@@ -53,15 +52,20 @@ pub(crate) fn secret(reference: &SecretReference, castle_file: &Path, disk: &dyn
     if text.is_empty() { Err(format!("{reference} is empty")) } else { Ok(Secret::registered(text)) }
 }
 
-/// These members of a mapping in a SOPS file, as far as they are there.
+/// A SOPS file, opened with the identities of whoever runs castle.
+fn open(file: &Path, disk: &dyn Disk) -> Result<Opened, String> {
+    let sealed = Sealed::load(file, disk).map_err(|error| error.to_string())?;
+    with_keyring(disk, |keyring| sealed.open(keyring)).map_err(|error| error.to_string())
+}
+
+/// These members of a mapping in a SOPS file.
 pub(crate) fn members(
     file: &Path,
     mapping: &str,
     names: &[&str],
     disk: &dyn Disk,
 ) -> Result<BTreeMap<String, Secret>, String> {
-    let sealed = Sealed::load(file, disk).map_err(|error| error.to_string())?;
-    let opened = with_keyring(disk, |keyring| sealed.open(keyring)).map_err(|error| error.to_string())?;
+    let opened = open(file, disk)?;
     let mut found = BTreeMap::new();
     for name in names {
         let path: KeyPath = format!("{mapping}.{name}").parse().map_err(|error| format!("{mapping}: {error}"))?;
@@ -77,8 +81,7 @@ pub(crate) fn members_there(
     names: &[&str],
     disk: &dyn Disk,
 ) -> Result<BTreeMap<String, Secret>, String> {
-    let sealed = Sealed::load(file, disk).map_err(|error| error.to_string())?;
-    let opened = with_keyring(disk, |keyring| sealed.open(keyring)).map_err(|error| error.to_string())?;
+    let opened = open(file, disk)?;
     let member = |name: &&str| {
         let path: KeyPath = format!("{mapping}.{name}").parse().ok()?;
         Some(((*name).to_owned(), Secret::registered(opened.get(&path).ok()?)))

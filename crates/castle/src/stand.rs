@@ -55,6 +55,16 @@ pub(crate) enum Trouble {
     Refused(String),
 }
 
+impl Trouble {
+    /// Why, for people; nothing if it has been said.
+    pub(crate) fn told(&self) -> &str {
+        match self {
+            Self::Said(_) => "",
+            Self::Invalid(why) | Self::Failed(why) | Self::Refused(why) => why,
+        }
+    }
+}
+
 impl From<Exit> for Trouble {
     fn from(exit: Exit) -> Self {
         Self::Said(exit)
@@ -137,6 +147,11 @@ impl Stand {
     /// Takes manifests from this mirror.
     pub(crate) fn with_mirror(self, mirror: Option<&Path>) -> Self {
         Self { mirror: mirror.map(Path::to_owned), ..self }
+    }
+
+    /// Looks at nothing inside of the cluster, for whoever cannot gather what that takes.
+    pub(crate) fn leave_inside(&self) {
+        let _ = self.furnishing.set(Furnishing::default());
     }
 
     /// What is put into the cluster: gathered once.

@@ -24,7 +24,9 @@ pub enum ChoiceError {
     #[error("castle.lock is not up to date: {}; run `castle lock`", told(.0))]
     Stale(Vec<Stale>),
     /// There is no lock file, and castle knows no digest by itself.
-    #[error("no manifest of {0} {1} is pinned, and there is no castle.lock: run `castle lock`, which pins what upstream publishes")]
+    #[error(
+        "no manifest of {0} {1} is pinned, and there is no castle.lock: run `castle lock`, which pins what upstream publishes"
+    )]
     Unpinned(ComponentName, String),
 }
 
@@ -117,7 +119,10 @@ mod tests {
     fn what_castle_does_not_know_has_to_be_locked() {
         let other = castle(PROXMOX, "components: {metallb: {version: v0.15.3}}\n");
         let told = choose(&other, None, false).unwrap_err().to_string();
-        assert_eq!(told, "no manifest of metallb v0.15.3 is pinned, and there is no castle.lock: run `castle lock`, which pins what upstream publishes");
+        assert_eq!(
+            told,
+            "no manifest of metallb v0.15.3 is pinned, and there is no castle.lock: run `castle lock`, which pins what upstream publishes"
+        );
         let own = castle("embedded", "components: {metallb: {source: own.yaml}}\n");
         assert!(choose(&own, None, false).unwrap_err().to_string().contains("of the file own.yaml"));
         let told = choose(&own, Some(&Lock::default()), false).unwrap_err().to_string();

@@ -164,6 +164,8 @@ struct Scheduler<'s> {
     outcomes: Vec<Ended>,
     /// What stands on something that is only planned.
     promised: Vec<bool>,
+    /// What was not begun, and said what it foresees.
+    foreseen: Vec<bool>,
     times: Vec<StepTime>,
 }
 
@@ -188,6 +190,7 @@ impl<'s> Scheduler<'s> {
             running: Running::new(),
             outcomes: (0..count).map(|_| Ended::NotYet).collect(),
             promised: vec![false; count],
+            foreseen: vec![false; count],
             times: vec![StepTime::default(); count],
         };
         for &slot in graph.order.iter().take_while(|&&slot| graph.needs.of(slot).is_empty()) {
@@ -298,11 +301,14 @@ impl<'s> Scheduler<'s> {
         let mut behind = vec![rank];
         while let Some(rank) = behind.pop() {
             for &later in graph.needed_by.of(rank) {
-                if matches!(self.outcomes[later as usize], Ended::NotYet) {
+                // What is foreseen comes to nothing where something else it needs has failed.
+                let is_moot = !is_promised && std::mem::take(&mut self.foreseen[later as usize]);
+                if is_moot || matches!(self.outcomes[later as usize], Ended::NotYet) {
                     let foreseen = match graph.shelves.work(graph.nodes[later as usize].spot) {
                         Work::Step(step) if is_promised => step.foresee(),
                         _ => None,
                     };
+                    self.foreseen[later as usize] = foreseen.is_some();
                     let outcome = match foreseen {
                         Some(change) => Outcome::Planned { change },
                         None => Outcome::Skipped { because: because.clone() },

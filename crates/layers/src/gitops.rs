@@ -1,7 +1,7 @@
 //! The gitops layer: Flux, what it needs, and the handover to it.
 //!
-//! Flux's controllers are applied as soon as the API answers. What they follow is applied once their credential is there and the
-//! webhooks of castle's components answer, for Flux tries again only after a while. The handover is a fact: the commit that Flux has
+//! Flux's controllers are applied as soon as the API answers. What they follow is applied once their credential is there and, where
+//! castle installs External Secrets, its webhook answers, for Flux tries again only after a while. The handover is a fact: the commit that Flux has
 //! applied is the newest of the branch.
 
 pub mod credential;
@@ -9,12 +9,13 @@ mod following;
 mod handover;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Place, StepId};
-use castle_kubernetes::model::{Kind, Object, Stage};
-use castle_kubernetes::steps::{Expect, Present, served_step, stage_step};
+use castle_kubernetes::client::Scope;
+use castle_kubernetes::model::{Key, Kind, Object, Stage, condition};
+use castle_kubernetes::steps::{Expect, Present, Test, Unmet, served_step, stage_step};
 use castle_seams::BoxFuture;
 use castle_secrets::Secret;
 use castle_spec::ComponentName;
@@ -22,11 +23,11 @@ use castle_spec::model::Gitops;
 use serde_json::{Value, json};
 
 use crate::inside::{DECIDED, Inside, SERVING, deployments, id, objects};
-use crate::names::{AGE_KEY, FLUX_SYSTEM, STORE, VARIABLES, entry, variables};
+use crate::names::{AGE_KEY, FLUX_SYSTEM, FROM_VAULT, STORE, VARIABLES, entry, variables};
 use credential::{Credential, encoded};
 pub use following::{Following, Weight, following};
-pub use handover::Revision;
-use handover::{Critical, Handover};
+pub use handover::{Handed, Revision};
+use handover::{Handover, critical};
 
 const LAYER: &str = "gitops";
 const COMPONENT: ComponentName = ComponentName::Flux;
@@ -55,7 +56,7 @@ pub struct Repository {
     /// The newest commit.
     pub head: Head,
     /// Where the handover tells what Flux has applied.
-    pub handed: Arc<OnceLock<Revision>>,
+    pub handed: Handed,
 }
 
 /// The gates that the handover consists of: each, and what it claims.
@@ -114,21 +115,32 @@ pub fn raise(
     graph.after(handed, serving);
     for (name, within) in gitops.critical.iter() {
         let applied = id(LAYER, "kustomization", name.value.as_str());
-        let gate = Critical::new(name.value.as_str(), within.value.duration(), inside.open.contains(&applied));
+        let gate = critical(name.value.as_str(), within.value.duration(), inside.open.contains(&applied));
         let needs = (inside.api.clone(), revision.clone());
         graph.gate(applied, place.clone(), needs, gate);
     }
     Some(revision)
 }
 
+/// That the Secret was made of the credential as it is wanted now. External Secrets tells no generation in its condition, but in what it
+/// has synced: `GENERATION-DIGEST`.
 fn credential_synced() -> Expect {
-    Expect::Condition {
-        kind: Kind::new("external-secrets.io/v1", "ExternalSecret"),
-        namespace: FLUX_SYSTEM.to_owned(),
-        name: FLUX_SYSTEM.to_owned(),
-        condition: "Ready".to_owned(),
-        reason: "SecretSynced".to_owned(),
-    }
+    let kind = Kind::new("external-secrets.io/v1", "ExternalSecret");
+    let key = Key::new(&kind.group, &kind.kind, FLUX_SYSTEM, FROM_VAULT);
+    let test = Test::new(move |found| {
+        let Some(wanted) = found.first() else { return Err(Unmet::absent(key.clone())) };
+        match condition(wanted, "Ready") {
+            Some(ready) if ready.status == "True" && ready.reason == "SecretSynced" => {}
+            Some(ready) => {
+                return Err(Unmet::of(wanted, format!("is not ready ({}): {}", ready.reason, ready.message)));
+            }
+            None => return Err(Unmet::of(wanted, "has no condition Ready yet")),
+        }
+        let synced = wanted.text("/status/syncedResourceVersion").split('-').next().unwrap_or_default();
+        let generation = wanted.number("/metadata/generation").unwrap_or_default().to_string();
+        if synced == generation { Ok(()) } else { Err(Unmet::of(wanted, "was not synced since it was changed")) }
+    });
+    Expect::Holds(kind, Scope::named(FLUX_SYSTEM, FROM_VAULT), test)
 }
 
 fn metadata(name: &str) -> Value {
@@ -149,12 +161,12 @@ fn inputs(inside: &Inside<'_>, repository: &Repository) -> Vec<Object> {
             values.push(secret(FLUX_SYSTEM, &encoded(parts, repository.authority.as_deref())));
         }
         Some(Credential::Vaulted(entry)) => values.push(json!({
-            "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "metadata": metadata(FLUX_SYSTEM),
+            "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "metadata": metadata(FROM_VAULT),
             "spec": {
                 "refreshInterval": "1h",
                 "secretStoreRef": {"kind": "ClusterSecretStore", "name": STORE},
                 "target": {
-                    "name": FLUX_SYSTEM, "creationPolicy": "Owner",
+                    "name": FROM_VAULT, "creationPolicy": "Owner",
                     "template": {"data": {"username": "git", "password": "{{ .token }}"}},
                 },
                 "data": [{"secretKey": "token", "remoteRef": {"key": entry}}],
@@ -180,7 +192,8 @@ fn sync(inside: &Inside<'_>, gitops: &Gitops, repository: &Repository) -> Vec<Ob
         "interval": LOOKS, "timeout": "60s", "url": repository.address, "ref": {"branch": gitops.branch.as_str()},
     });
     if repository.credential.is_some() || repository.authority.is_some() {
-        source["secretRef"] = json!({"name": FLUX_SYSTEM});
+        let is_vaulted = matches!(repository.credential, Some(Credential::Vaulted(_)));
+        source["secretRef"] = json!({"name": if is_vaulted { FROM_VAULT } else { FLUX_SYSTEM }});
     }
     if matches!(&repository.credential, Some(Credential::Given(parts)) if credential::is_app(parts)) {
         source["provider"] = "github".into();

@@ -114,6 +114,11 @@ impl<'a> Inside<'a> {
     }
 }
 
+/// Whether no taint of castle.yaml keeps Pods off a node.
+pub(crate) fn takes_work(node: &Node) -> bool {
+    !node.taints.iter().any(|taint| taint.parts().2 != "PreferNoSchedule")
+}
+
 /// The name of a step or gate.
 pub(crate) fn id(layer: &str, kind: &str, name: &str) -> StepId {
     StepId::new(&Layer::new(layer), kind, name)

@@ -8,6 +8,9 @@ use castle_spec::Castle;
 pub const STORE: &str = "infisical";
 /// The namespace of Flux, and in it the GitRepository, the first Kustomization and the Secret that opens the repository.
 pub const FLUX_SYSTEM: &str = "flux-system";
+/// The Secret that opens the repository if the cluster reads it from the vault by itself. It has a name of its own, so that neither way is in the
+/// way of the other.
+pub const FROM_VAULT: &str = "flux-system-vault";
 /// The ConfigMap with the values that manifests may use.
 pub const VARIABLES: &str = "cluster-vars";
 /// The Secret with the age key that opens what SOPS has sealed.

@@ -11,7 +11,7 @@ use castle_kubernetes::steps::{Expect, Present, Test, Unmet, stage_step};
 use castle_spec::ComponentName;
 use serde_json::{Value, json};
 
-use crate::inside::{DECIDED, Inside, SERVING, daemon_sets, deployments, id, objects};
+use crate::inside::{DECIDED, Inside, SERVING, daemon_sets, deployments, id, objects, takes_work};
 use crate::names::POOL;
 
 const LAYER: &str = "networking";
@@ -43,9 +43,15 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>) -> Option<Handle<Pre
         configured = inside.beside(graph, COMPONENT, &mark, &wanted);
         graph.after(stage_step(&mark, Stage::Rest), gate);
     }
-    let names = inside.nodes.iter().map(|node| format!("speaker-{}", node.name.value));
+    // Where patches or taints say otherwise there are fewer speakers, and each of those there are counts.
+    let is_patched = inside.castle.wanted_components().iter().any(|it| it.name == COMPONENT && !it.patches.is_empty());
+    let speaking = inside.nodes.iter().filter(|node| !is_patched && takes_work(node));
+    let names = speaking.map(|node| format!("speaker-{}", node.name.value));
     let names: Vec<String> = std::iter::once("controller".to_owned()).chain(names).collect();
-    let valid = Test::new(move |states| names.iter().try_for_each(|name| is_valid(states, name)));
+    let valid = Test::new(move |states| {
+        names.iter().try_for_each(|name| is_valid(states, name))?;
+        states.iter().try_for_each(|state| is_valid(states, state.name()))
+    });
     let (kind, scope) = (Kind::new(VERSION, "ConfigurationState"), Scope::within(namespace(COMPONENT)));
     let gate = id(LAYER, COMPONENT.word(), "valid");
     let valid = inside.gate(graph, (gate.clone(), DECIDED), &configured, vec![Expect::Holds(kind, scope, valid)]);

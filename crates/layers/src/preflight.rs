@@ -8,9 +8,10 @@ use castle_gitops::git::GitError;
 use castle_gitops::{Component, EXTERNAL_SECRETS, FLUX, IMAGE_AUTOMATION, LONGHORN, METALLB, World};
 use castle_kubernetes::model::Object;
 use castle_spec::model::ComponentOwner;
+use castle_spec::values::SecretReference;
 use castle_spec::{Castle, ComponentName};
 
-use crate::names::{self, AGE_KEY, FLUX_SYSTEM, POOL, STORE, VARIABLES};
+use crate::names::{self, AGE_KEY, FLUX_SYSTEM, FROM_VAULT, POOL, STORE, VARIABLES};
 
 /// What will be there by the time Flux enters the repository, at this folder of it or at the file's own. The objects of components
 /// are known by their `manifests`, as far as those are at hand, and else by what is known of the kind.
@@ -35,10 +36,13 @@ pub fn world(castle: &Castle, entry: Option<&str>, manifests: &BTreeMap<Componen
         if gitops.image_automation.value {
             world.served.add_all(IMAGE_AUTOMATION);
         }
-        if gitops.credential.is_some() {
+        if let Some(reference) = &gitops.credential {
             world.give_secret(FLUX_SYSTEM);
-            // Where the cluster reads it from the vault, this is what makes the Secret.
-            world.own("castle", "external-secrets.io", "ExternalSecret", FLUX_SYSTEM, FLUX_SYSTEM);
+            if matches!(reference.value, SecretReference::Vault(_)) {
+                world.give_secret(FROM_VAULT);
+                // Where the cluster reads it from the vault, this is what makes the Secret.
+                world.own("castle", "external-secrets.io", "ExternalSecret", FLUX_SYSTEM, FROM_VAULT);
+            }
         }
         if gitops.age_key.is_some() {
             world.decrypt_with(AGE_KEY);

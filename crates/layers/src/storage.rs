@@ -10,11 +10,11 @@ use castle_engine::{GraphBuilder, Handle, StepId};
 use castle_kubernetes::client::Scope;
 use castle_kubernetes::model::{Key, Kind, Object, Stage, Status, condition, status};
 use castle_kubernetes::steps::{Expect, Present, Test, Unmet, stage_step};
+use castle_spec::ComponentName;
 use castle_spec::model::Storage;
-use castle_spec::{ComponentName, Node};
 use serde_json::{Value, json};
 
-use crate::inside::{DECIDED, Inside, SERVING, daemon_sets, deployments, id, objects};
+use crate::inside::{DECIDED, Inside, SERVING, daemon_sets, deployments, id, objects, takes_work};
 
 const LAYER: &str = "storage";
 const COMPONENT: ComponentName = ComponentName::Longhorn;
@@ -22,6 +22,8 @@ const GROUP: &str = "longhorn.io";
 const VERSION: &str = "longhorn.io/v1beta2";
 /// The driver by which volumes get to Pods.
 const DRIVER: &str = "driver.longhorn.io";
+/// A setting that there always is.
+const SETTING: &str = "default-replica-count";
 /// The class of its volumes.
 const CLASS: &str = "longhorn";
 
@@ -47,12 +49,19 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>, volumes: &[StepId]) 
     // Nothing of it is changed: only whether its webhook answers is asked.
     let setting = json!({
         "apiVersion": VERSION, "kind": "Setting",
-        "metadata": {"name": "default-replica-count", "namespace": namespace(COMPONENT)},
+        "metadata": {"name": SETTING, "namespace": namespace(COMPONENT)},
     });
+    let there = Test::new(|settings| match settings {
+        [] => Err(Unmet::absent(Key::new(GROUP, "Setting", namespace(COMPONENT), SETTING))),
+        _ => Ok(()),
+    });
+    let scope = Scope::named(namespace(COMPONENT), SETTING);
+    managers.push(Expect::Holds(Kind::new(VERSION, "Setting"), scope, there));
     managers.extend(objects([setting]).into_iter().map(|setting| Expect::Accepted(Box::new(mark.on(setting)))));
     let managed = inside.gate(graph, (id(LAYER, COMPONENT.word(), "managers"), SERVING), &present, managers);
     let has_disks = id(LAYER, COMPONENT.word(), "disks");
-    inside.gate(graph, (has_disks.clone(), DECIDED), &managed, disks(&nodes));
+    // Its engine is an image of its own, which the nodes pull only now.
+    inside.gate(graph, (has_disks.clone(), SERVING), &managed, disks(&nodes));
     let driver = inside.gate(graph, (id(LAYER, COMPONENT.word(), "driver"), SERVING), &managed, driver(nodes));
     let ready = inside.gate(graph, (id(LAYER, "class", "ready"), DECIDED), &driver, vec![class()]);
     graph.after(id(LAYER, "class", "ready"), has_disks);
@@ -60,11 +69,6 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>, volumes: &[StepId]) 
         return Some(ready);
     }
     Some(proof::prove(graph, inside, &ready))
-}
-
-/// Whether nothing keeps Pods off a node.
-fn takes_work(node: &Node) -> bool {
-    !node.taints.iter().any(|taint| taint.parts().2 != "PreferNoSchedule")
 }
 
 /// That every node is known to Longhorn, takes replicas, and has a disk for them; and that its engine is on them.

@@ -88,7 +88,7 @@ pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit,
     let mut problems = problems(&report, printer);
     problems.extend(preflight.tell(printer));
     match &args.out {
-        Some(file) if failed == 0 => {
+        Some(file) if failed == 0 && !preflight.is_in_the_way() => {
             let planned = Planned::of(&stand.kept, &identity, &report, &placed, args.deep)?;
             planned.write(stand.kept.doors.disk.as_ref(), file)?;
             printer.say(&format!("Kept in {0}: castle up {1} --plan {0}", file.display(), args.path.display()));

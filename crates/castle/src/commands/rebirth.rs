@@ -20,6 +20,7 @@ use crate::commands::down::{Ending, Removal, counted, doomed, listed};
 use crate::commands::up::{UpArgs, up};
 use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
+use crate::preflight::preflight;
 use crate::stand::{Identity, Stand, Trouble, UNBORN};
 
 /// The newest format of the note that this castle reads and writes.
@@ -45,6 +46,9 @@ pub(crate) struct RebirthArgs {
     /// Keep the Talos image, so that it need not be downloaded
     #[arg(long)]
     keep_image: bool,
+    /// The folder or archive that manifests of components come from; CASTLE_MIRROR names one, too
+    #[arg(long, value_name = "MIRROR")]
+    mirror: Option<PathBuf>,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -94,7 +98,7 @@ impl Times {
 }
 
 pub(crate) async fn rebirth(args: &RebirthArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?;
+    let stand = Stand::open(&args.path, printer).await?.with_mirror(args.mirror.as_deref());
     let kept = &stand.kept;
     let identity = stand.identify().await?;
     let noted = find(kept).await?.filter(|begun| begun.is_about(&identity.castle));
@@ -117,7 +121,7 @@ pub(crate) async fn rebirth(args: &RebirthArgs, printer: &mut Printer) -> Result
     };
     let start = clock.monotonic();
     printer.hold_result();
-    let ended = up(&UpArgs::of(&args.path), printer).await;
+    let ended = up(&UpArgs::of(&args.path, args.mirror.as_deref()), printer).await;
     let mut object = part("up", ended, printer)?.map_err(Trouble::Said)?;
     let raised = clock.monotonic().saturating_sub(start);
     let castle = kept.castle_id().await.map_err(Trouble::Failed)?;
@@ -198,13 +202,17 @@ fn part(which: &str, ended: Result<Exit, Trouble>, printer: &mut Printer) -> Res
 }
 
 /// Holds, before anything is removed, that what comes after can be done as far as that is known: the file, the secrets it refers to, the
-/// vault, the key to the state; and that there is an identity, if one is to be kept.
+/// vault, the key to the state, the manifests, the repository; and that there is an identity, if one is to be kept.
 async fn can_rise(stand: &Stand, identity: &Identity, keeps: bool) -> Result<(), Trouble> {
     let kept = &stand.kept;
     kept.seal().map_err(Trouble::Failed)?;
     stand.knock().await?;
     kept.checks().await.map_err(Trouble::Failed)?;
     kept.referred().await.map_err(Trouble::Failed)?;
+    let preflight = preflight(kept, stand.furnishing().await?.manifests()).await;
+    if preflight.is_in_the_way() {
+        return Err(Trouble::Refused(preflight.told()));
+    }
     if !keeps {
         return Ok(());
     }

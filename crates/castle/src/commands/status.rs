@@ -25,10 +25,17 @@ pub(crate) struct StatusArgs {
     /// Look at every guest in full, even where the list of all guests shows nothing wrong
     #[arg(long)]
     deep: bool,
+    /// The folder or archive that manifests of components come from; CASTLE_MIRROR names one, too
+    #[arg(long, value_name = "MIRROR")]
+    mirror: Option<PathBuf>,
 }
 
 pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?;
+    let stand = Stand::open(&args.path, printer).await?.with_mirror(args.mirror.as_deref());
+    if let Err(trouble) = stand.furnishing().await {
+        printer.complain_to_people(&format!("What is inside of the cluster is not looked at: {}\n", trouble.told()));
+        stand.leave_inside();
+    }
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
@@ -81,7 +88,7 @@ pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<E
         printer.say(&format!("\n{}", table(&rows)));
     }
     let revision = stand.furnishing().await?.revision();
-    if let Some(revision) = revision {
+    if let Some(revision) = &revision {
         printer.say(&format!("\nFlux has applied {revision}."));
     }
     let standing = report.is_done();
@@ -226,9 +233,9 @@ fn components(stand: &Stand, report: &Report) -> Vec<Seen> {
 /// How the Kustomizations stand, if the API can be asked.
 async fn followed(stand: &Stand, report: &Report) -> Vec<Following> {
     let gates = gitops::gates(&stand.kept.castle);
-    let is_asked = gates.iter().any(|(gate, _)| {
-        matches!(report.outcome(gate), Some(Outcome::Done { .. } | Outcome::Waiting { .. }))
-    });
+    let is_asked = gates
+        .iter()
+        .any(|(gate, _)| matches!(report.outcome(gate), Some(Outcome::Done { .. } | Outcome::Waiting { .. })));
     if !is_asked {
         return Vec::new();
     }

@@ -12,6 +12,7 @@ use crate::drive::{conclude, problems};
 use crate::output::{Exit, Printer};
 use crate::planned::Planned;
 use crate::preflight::preflight;
+use crate::repository;
 use crate::stand::{LOOKING, RAISING, Stand, Trouble, while_held};
 
 /// Raise a castle, bring it to what its file says, or go on where an earlier run was cut off
@@ -42,8 +43,10 @@ pub(crate) struct UpArgs {
 
 impl UpArgs {
     /// All of what `path` names, as usual.
-    pub(crate) fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), layer: None, deep: false, mirror: None, skip_preflight: true, plan: None }
+    pub(crate) fn of(path: &Path, mirror: Option<&Path>) -> Self {
+        let (path, mirror) = (path.to_owned(), mirror.map(Path::to_owned));
+        // Whoever raises a castle anew has looked before it went down.
+        Self { path, layer: None, deep: false, mirror, skip_preflight: true, plan: None }
     }
 }
 
@@ -54,6 +57,7 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
     let kept = &stand.kept;
     // Before anything else: a state that cannot be sealed is none.
     kept.seal().map_err(Trouble::Failed)?;
+    repository::announce(kept).map_err(Trouble::Invalid)?;
     stand.knock().await?;
     let identity = stand.identify().await?;
     // Before anything is written anywhere: is there something in the way?
@@ -73,8 +77,8 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
         gitops::gates(&kept.castle).iter().all(|(gate, _)| first_look.outcome(gate).is_some_and(Outcome::is_done));
     if !args.skip_preflight && !is_handed_over {
         let preflight = preflight(kept, stand.furnishing().await?.manifests()).await;
+        let problems = preflight.tell(printer);
         if preflight.is_in_the_way() {
-            let problems = preflight.tell(printer);
             let name = kept.castle.castle.as_str();
             printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
             printer.say(
@@ -108,7 +112,7 @@ pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Tro
             more.insert("handover".to_owned(), json!({"revision": revision}));
         }
         let exit = conclude("up", "raised", kept.castle.castle.as_str(), &driven, more, printer);
-        if exit == Exit::Done {
+        if exit == Exit::Done && driven.report.is_done() {
             let path = args.path.display();
             printer.say(&format!(
                 "\n{} stands. What it is made of: castle status {path}\nFor kubectl and talosctl: castle kubeconfig {path}, castle talosconfig {path}",

@@ -30,8 +30,14 @@ pub(super) fn announce(disk: &dyn Disk, state: &Path, name: &str, folder: &Path)
     disk.replace(&file, text.as_bytes(), 0o600).map_err(told)
 }
 
-/// The files of the repository of this name; nothing if nobody has announced it.
-pub(super) fn files(disk: &dyn Disk, state: &Path, name: &str) -> Result<Option<BTreeMap<String, Vec<u8>>>, String> {
+/// Whether this folder was announced as the repository of this name.
+pub(super) fn is_announced(disk: &dyn Disk, state: &Path, name: &str, folder: &Path) -> Result<bool, String> {
+    let announced = announced(disk, state, name)?;
+    Ok(announced.is_some() && announced == disk.real_path(folder).ok())
+}
+
+/// The folder that was announced as the repository of this name.
+fn announced(disk: &dyn Disk, state: &Path, name: &str) -> Result<Option<PathBuf>, String> {
     let Some(file) = announcement(state, name) else { return Ok(None) };
     let bytes = match disk.read(&file, MAX_PATH_BYTES) {
         Ok(bytes) => bytes,
@@ -39,7 +45,13 @@ pub(super) fn files(disk: &dyn Disk, state: &Path, name: &str) -> Result<Option<
         Err(error) => return Err(error.to_string()),
     };
     let folder = String::from_utf8(bytes).map_err(|_| format!("{} does not name a folder", file.display()))?;
-    read(disk, Path::new(&folder)).map(Some)
+    Ok(Some(folder.into()))
+}
+
+/// The files of the repository of this name; nothing if nobody has announced it.
+pub(super) fn files(disk: &dyn Disk, state: &Path, name: &str) -> Result<Option<BTreeMap<String, Vec<u8>>>, String> {
+    let folder = announced(disk, state, name)?;
+    folder.map(|folder| read(disk, &folder)).transpose()
 }
 
 /// All files of a folder by their paths, or for people why it cannot be served.

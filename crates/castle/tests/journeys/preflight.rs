@@ -212,7 +212,7 @@ fn a_folder_of_the_embedded_datacenter_is_judged_as_it_is() {
     assert!(site.castle(&["gitops", "check"]).code == Some(4), "there is no folder");
     site.room.world.write("gitops/clusters/blue/a.yaml", MAP);
     let ran = site.castle(&["gitops", "check"]);
-    assert_eq!(ran.transcript(), "1 Kustomization with 1 object at COMMIT: 0 errors, 0 warnings, 0 notes\nexit 0\n");
+    assert_eq!(ran.transcript(), "1 Kustomization with 1 object: 0 errors, 0 warnings, 0 notes\nexit 0\n");
     site.follow_at("embedded", ", folder: other");
     site.room.world.write("other/clusters/blue/a.yaml", NAMESPACE);
     assert_eq!(site.castle(&["gitops", "check"]).code, Some(4));

@@ -61,6 +61,8 @@ pub enum ComponentFault {
     GitBranch,
     /// The commit has no such folder.
     GitPath,
+    /// What it is configured with cannot be used, though its webhook has let it pass.
+    InvalidConfiguration,
 }
 
 /// What is known of the components of a cluster.

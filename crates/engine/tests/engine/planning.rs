@@ -1,12 +1,13 @@
 //! Plans: each step is asked what it would do, on what those before it are expected to give; nothing is changed.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use castle_engine::{
-    Alone, CastleId, Change, Deaf, Decision, Fault, Graph, GraphBuilder, Impact, Journal, Layer, Operation, Outcome,
-    Place, Report, Step, StepId, Tools, Wanted, run,
+    Alone, CastleId, Change, Class, Deaf, Decision, Fault, Graph, GraphBuilder, Impact, Journal, Layer, Operation,
+    Outcome, Place, Report, Step, StepId, Tools, Wanted, run,
 };
-use castle_seams::{BoxFuture, Disk};
+use castle_seams::{BoxFuture, Clock, Disk};
 use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
 
 /// Wants to do something, and may know what that will give.
@@ -104,4 +105,99 @@ fn a_run_that_changes_things_never_builds_on_what_is_not_there() {
         assert!(matches!(report.outcomes[1].1, Outcome::Skipped { .. }), "{report:?}");
         assert!(acted.lock().unwrap().is_empty());
     });
+}
+
+/// Cannot be looked at before others have come to be, but is no surprise.
+struct Foreseen;
+
+impl Step for Foreseen {
+    type Needs = (Vec<Arc<String>>,);
+    type Observed = ();
+    type Output = String;
+
+    fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn decide(&self, _: &Self::Needs, (): &()) -> Decision {
+        Decision::Nothing
+    }
+
+    fn act<'a>(
+        &'a self,
+        _: &'a Self::Needs,
+        (): &'a (),
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn foresee(&self) -> Option<Change> {
+        Some(Change::new("make", Impact::Create))
+    }
+
+    fn output(&self, _: &Self::Needs, (): &()) -> String {
+        "made".to_owned()
+    }
+}
+
+/// Fails after a while.
+struct Failing(VirtualClock, Duration);
+
+impl Step for Failing {
+    type Needs = (Vec<Arc<String>>,);
+    type Observed = ();
+    type Output = String;
+
+    fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async {
+            self.0.sleep(self.1).await;
+            Err(Fault::new(Class::Final, "x", "is broken"))
+        })
+    }
+
+    fn decide(&self, _: &Self::Needs, (): &()) -> Decision {
+        Decision::Nothing
+    }
+
+    fn act<'a>(
+        &'a self,
+        _: &'a Self::Needs,
+        (): &'a (),
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn output(&self, _: &Self::Needs, (): &()) -> String {
+        String::new()
+    }
+}
+
+#[test]
+fn what_stands_on_a_plan_is_foreseen_and_on_a_failure_is_not() {
+    let above = |fails_after: Option<Duration>| {
+        in_virtual_time(async |clock| {
+            let mut builder = GraphBuilder::new();
+            let id = |kind: &str| StepId::new(&Layer::new("x"), kind, "x");
+            let mut needs = vec![builder.step(
+                id("planned"),
+                Place::default(),
+                (Vec::new(),),
+                Wish { knows: false, acted: Arc::default() },
+            )];
+            if let Some(after) = fails_after {
+                needs.push(builder.step(id("failing"), Place::default(), (Vec::new(),), Failing(*clock, after)));
+            }
+            let first = builder.step(id("first"), Place::default(), (needs,), Foreseen);
+            builder.step(id("second"), Place::default(), (vec![first],), Foreseen);
+            let report = plan(&builder.build().unwrap(), clock, None, None).await;
+            ["first", "second"].map(|kind| matches!(report.outcome(&id(kind)), Some(Outcome::Planned { .. })))
+        })
+    };
+    assert_eq!(above(None), [true, true]);
+    assert_eq!(above(Some(Duration::ZERO)), [false, false], "a failure before");
+    assert_eq!(above(Some(Duration::from_secs(9))), [false, false], "a failure after");
 }

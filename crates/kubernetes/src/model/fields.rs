@@ -126,8 +126,11 @@ fn same_below(one: &Value, other: &Value, fields: &Map<String, Value>) -> bool {
         return one == other;
     }
     below.all(|(element, fields)| {
-        let (Some(one), Some(other)) = (find(one, element), find(other, element)) else { return false };
-        fields.as_object().is_some_and(|fields| same_below(one, other, fields))
+        match (find(one, element), find(other, element)) {
+            (Some(one), Some(other)) => fields.as_object().is_some_and(|fields| same_below(one, other, fields)),
+            // The server leaves out what is empty, though it is managed.
+            (one, other) => one.is_none() && other.is_none(),
+        }
     })
 }
 

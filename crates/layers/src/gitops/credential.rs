@@ -61,7 +61,10 @@ pub enum CredentialError {
 pub fn of_text(address: &str, text: &Secret) -> Result<BTreeMap<String, Secret>, CredentialError> {
     let trimmed = text.expose().trim();
     if let Ok(parts) = serde_json::from_str::<BTreeMap<String, String>>(trimmed) {
-        return of_parts(address, parts.into_iter().map(|(name, part)| (name, Secret::from(part))).collect());
+        return of_parts(
+            address,
+            parts.into_iter().map(|(name, part)| (name, Secret::registered(Secret::from(part)))).collect(),
+        );
     }
     if trimmed.starts_with("-----BEGIN") {
         return Err(CredentialError::UnknownHost);

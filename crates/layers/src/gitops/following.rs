@@ -58,20 +58,18 @@ fn judge(objects: &[Object], castle: &Castle, now: u64) -> Vec<Following> {
     let mut named: Vec<(&str, Weight)> = vec![(FLUX_SYSTEM, Weight::Critical)];
     named.extend(critical.chain(background));
     let is_named = |name: &str| named.iter().any(|(known, _)| *known == name);
-    let others: Vec<(&str, Weight)> = objects
-        .iter()
-        .map(Object::name)
-        .filter(|name| !is_named(name))
-        .map(|name| (name, Weight::Other))
-        .collect();
+    let others: Vec<(&str, Weight)> =
+        objects.iter().map(Object::name).filter(|name| !is_named(name)).map(|name| (name, Weight::Other)).collect();
     let stand = |(name, weight): (&str, Weight)| {
         let state = match stands(objects, name) {
             Ok(object) => Ok(object.text("/status/lastAppliedRevision").to_owned()),
             Err(why) => Err(why.evidence),
         };
-        let made = objects.iter().find(|object| object.name() == name).map(|object| age(object, now));
+        // One that is not there is missed since there is anything at all.
+        let aged = |name: &str| objects.iter().find(|object| object.name() == name).map(|object| age(object, now));
+        let made = aged(name).or_else(|| aged(FLUX_SYSTEM));
         let is_late = match weight {
-            Weight::Background(within) => state.is_err() && made.is_none_or(|made| made > within),
+            Weight::Background(within) => state.is_err() && made.is_some_and(|made| made > within),
             _ => false,
         };
         Following { name: name.to_owned(), weight, state, is_late }
@@ -126,7 +124,10 @@ mod tests {
             lines.collect::<Vec<_>>().join("\n")
         };
         insta::assert_snapshot!(told(made + 60));
-        assert!(told(made + 700).contains("charts: is not ready (HealthCheckFailed): Deployment web: 0 of 1 available, late"));
+        assert!(
+            told(made + 700)
+                .contains("charts: is not ready (HealthCheckFailed): Deployment web: 0 of 1 available, late")
+        );
         assert!(!told(made + 60).contains("available, late"));
     }
 }

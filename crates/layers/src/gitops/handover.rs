@@ -1,7 +1,7 @@
 //! The handover: what Flux has applied is the newest commit of the branch.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use castle_engine::{Fault, Gate, Verdict};
@@ -17,26 +17,68 @@ use crate::names::FLUX_SYSTEM;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision(pub String);
 
+/// How often the host of the repository is asked, at most: a watch may say every moment that something changed.
+const PERIOD: Duration = Duration::from_secs(15);
+
 /// Open when Flux has applied the newest commit. Gives its revision.
 pub(super) struct Handover {
     head: Head,
     branch: String,
     within: Duration,
     /// Where the revision is told, too.
-    handed: Arc<OnceLock<Revision>>,
+    handed: Handed,
     is_taken_for_open: bool,
+    /// The newest commit, and when it was asked for.
+    newest: Mutex<Option<(Duration, Option<String>)>>,
     /// What the last look expected: its watches tell when to look again.
     asked: Mutex<Option<Arc<Ready>>>,
 }
 
+/// Where a handover tells what Flux has applied, as of its last look.
+pub type Handed = Arc<Mutex<Option<Revision>>>;
+
+fn held<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
+    cell.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Handover {
-    pub(super) fn new(head: Head, branch: &str, within: Duration, handed: Arc<OnceLock<Revision>>) -> Self {
-        let (branch, is_taken_for_open, asked) = (branch.to_owned(), false, Mutex::default());
-        Self { head, branch, within, handed, is_taken_for_open, asked }
+    pub(super) fn new(head: Head, branch: &str, within: Duration, handed: Handed) -> Self {
+        let (branch, is_taken_for_open) = (branch.to_owned(), false);
+        Self { head, branch, within, handed, is_taken_for_open, newest: Mutex::default(), asked: Mutex::default() }
     }
 
     pub(super) fn taken_for_open(self, is_taken_for_open: bool) -> Self {
         Self { is_taken_for_open, ..self }
+    }
+
+    /// The newest revision, not older than a period; asked anew if it must be.
+    async fn newest(&self, now: Duration, anew: bool) -> Result<Option<String>, Fault> {
+        let known = held(&self.newest).clone().filter(|(at, _)| !anew && now.saturating_sub(*at) < PERIOD);
+        let commit = match known {
+            Some((_, commit)) => commit,
+            None => {
+                let commit = (self.head)().await?;
+                *held(&self.newest) = Some((now, commit.clone()));
+                commit
+            }
+        };
+        Ok(commit.map(|commit| format!("{}@sha1:{commit}", self.branch)))
+    }
+
+    /// What Flux has applied, if that is the newest.
+    async fn look(&self, needs: &(Arc<Api>, Arc<Present>), newest: Option<String>) -> Result<Verdict<Revision>, Fault> {
+        let (fetched_revision, applied) = (Arc::default(), Arc::default());
+        let expects = match self.is_taken_for_open {
+            true => Vec::new(),
+            false => vec![fetched(newest, &fetched_revision), first(fetched_revision, &applied)],
+        };
+        let ready = Arc::new(Ready::new(expects, self.within));
+        let verdict = ready.check(needs).await?;
+        *held(&self.asked) = Some(ready);
+        Ok(match verdict {
+            Verdict::Open(_) => Verdict::Open(Revision(held(&applied).clone())),
+            Verdict::Closed(closed) => Verdict::Closed(closed),
+        })
     }
 }
 
@@ -46,27 +88,24 @@ impl Gate for Handover {
 
     fn check<'a>(&'a self, needs: &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Revision>, Fault>> {
         Box::pin(async move {
-            let newest = (self.head)().await?.map(|commit| format!("{}@sha1:{commit}", self.branch));
-            let applied = Arc::new(Mutex::new(String::new()));
-            let expects = match self.is_taken_for_open {
-                true => Vec::new(),
-                false => vec![fetched(newest.clone()), first(newest, self.branch.clone(), applied.clone())],
-            };
-            let ready = Arc::new(Ready::new(expects, self.within));
-            let verdict = ready.check(needs).await?;
-            *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(ready);
-            Ok(match verdict {
-                Verdict::Open(_) => {
-                    let revision = Revision(applied.lock().unwrap_or_else(PoisonError::into_inner).clone());
-                    Verdict::Open(self.handed.get_or_init(|| revision).clone())
+            let now = needs.0.clock().monotonic();
+            let newest = self.newest(now, false).await?;
+            let mut verdict = self.look(needs, newest.clone()).await?;
+            if let Verdict::Open(_) = verdict {
+                let newer = self.newest(now, true).await?;
+                if newer != newest {
+                    verdict = self.look(needs, newer).await?;
                 }
-                Verdict::Closed(closed) => Verdict::Closed(closed),
-            })
+            }
+            if let Verdict::Open(revision) = &verdict {
+                *held(&self.handed) = Some(revision.clone());
+            }
+            Ok(verdict)
         })
     }
 
     fn changed<'a>(&'a self, needs: &'a Self::Needs) -> Option<BoxFuture<'a, ()>> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let asked = held(&self.asked).clone()?;
         Some(Box::pin(async move {
             match asked.changed(needs) {
                 Some(changed) => changed.await,
@@ -76,7 +115,7 @@ impl Gate for Handover {
     }
 
     fn period(&self) -> Duration {
-        Duration::from_secs(15)
+        PERIOD
     }
 
     fn deadline(&self) -> Duration {
@@ -84,56 +123,14 @@ impl Gate for Handover {
     }
 }
 
-/// Open when a Kustomization that the castle does not stand without has applied what was handed over.
-pub(super) struct Critical {
-    name: String,
-    within: Duration,
-    is_taken_for_open: bool,
-    asked: Mutex<Option<Arc<Ready<Revision>>>>,
+/// Open when a Kustomization that the castle does not stand without is ready, and at what the first one has applied.
+pub(super) fn critical(name: &str, within: Duration, is_taken_for_open: bool) -> Ready<Revision> {
+    Ready::new(if is_taken_for_open { Vec::new() } else { vec![reconciled(name)] }, within)
 }
 
-impl Critical {
-    pub(super) fn new(name: &str, within: Duration, is_taken_for_open: bool) -> Self {
-        Self { name: name.to_owned(), within, is_taken_for_open, asked: Mutex::default() }
-    }
-
-    fn ready(&self, revision: &Revision) -> Arc<Ready<Revision>> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let expects = if self.is_taken_for_open { Vec::new() } else { vec![reconciled(&self.name, &revision.0)] };
-        let made = || Arc::new(Ready::new(expects, self.within));
-        asked.get_or_insert_with(made).clone()
-    }
-}
-
-impl Gate for Critical {
-    type Needs = (Arc<Api>, Arc<Revision>);
-    type Output = Present;
-
-    fn check<'a>(&'a self, needs: &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Present>, Fault>> {
-        Box::pin(async move { self.ready(&needs.1).check(needs).await })
-    }
-
-    fn changed<'a>(&'a self, needs: &'a Self::Needs) -> Option<BoxFuture<'a, ()>> {
-        let ready = self.ready(&needs.1);
-        Some(Box::pin(async move {
-            match ready.changed(needs) {
-                Some(changed) => changed.await,
-                None => std::future::pending().await,
-            }
-        }))
-    }
-
-    fn period(&self) -> Duration {
-        Duration::from_secs(15)
-    }
-
-    fn deadline(&self) -> Duration {
-        self.within
-    }
-}
-
-/// That Flux has fetched the newest commit.
-fn fetched(newest: Option<String>) -> Expect {
+/// That Flux has fetched the newest commit; tells what it has fetched.
+fn fetched(newest: Option<String>, revision: &Arc<Mutex<String>>) -> Expect {
+    let told = revision.clone();
     let test = Test::new(move |sources| {
         let Some(source) = sources.first() else {
             let group = Kind::new(SOURCE, "").group;
@@ -141,42 +138,43 @@ fn fetched(newest: Option<String>) -> Expect {
         };
         settled(source)?;
         let revision = source.text("/status/artifact/revision");
-        match &newest {
-            Some(newest) if newest != revision => {
-                Err(Unmet::of(source, format!("has fetched {}, and the newest is {newest}", or_nothing(revision))))
-            }
-            _ => Ok(()),
+        if let Some(newest) = newest.as_ref().filter(|newest| *newest != revision) {
+            let evidence = format!("has fetched {}, and the newest is {newest}", or_nothing(revision));
+            return Err(Unmet::of(source, evidence));
         }
+        revision.clone_into(&mut held(&told));
+        Ok(())
     });
     Expect::Holds(Kind::new(SOURCE, "GitRepository"), Scope::named(FLUX_SYSTEM, FLUX_SYSTEM), test)
 }
 
-/// That the first Kustomization has applied it.
-fn first(newest: Option<String>, branch: String, applied: Arc<Mutex<String>>) -> Expect {
+/// That the first Kustomization has applied what was fetched; tells what that is.
+fn first(fetched: Arc<Mutex<String>>, applied: &Arc<Mutex<String>>) -> Expect {
+    let told = applied.clone();
     let test = Test::new(move |all| {
         let kustomization = stands(all, FLUX_SYSTEM)?;
-        let revision = kustomization.text("/status/lastAppliedRevision");
-        let is_so = match &newest {
-            Some(newest) => newest == revision,
-            None => revision.starts_with(&format!("{branch}@")),
-        };
-        if !is_so {
-            let wanted = newest.as_deref().unwrap_or(&branch);
+        let (revision, wanted) = (kustomization.text("/status/lastAppliedRevision"), held(&fetched).clone());
+        if revision != wanted {
             return Err(Unmet::of(kustomization, format!("has applied {}, not {wanted}", or_nothing(revision))));
         }
-        revision.clone_into(&mut applied.lock().unwrap_or_else(PoisonError::into_inner));
+        revision.clone_into(&mut held(&told));
         Ok(())
     });
     Expect::Holds(Kind::new(KUSTOMIZE, "Kustomization"), Scope::within(FLUX_SYSTEM), test)
 }
 
-/// That a Kustomization has applied a revision.
-fn reconciled(name: &str, revision: &str) -> Expect {
-    let (name, wanted) = (name.to_owned(), revision.to_owned());
+/// That a Kustomization is ready, and has applied what the first has, if it is of the same source.
+fn reconciled(name: &str) -> Expect {
+    let name = name.to_owned();
     let test = Test::new(move |all| {
         let kustomization = stands(all, &name)?;
+        let source = |key: &str| kustomization.text(&format!("/spec/sourceRef/{key}"));
+        let is_of_castles = source("kind") == "GitRepository"
+            && source("name") == FLUX_SYSTEM
+            && ["", FLUX_SYSTEM].contains(&source("namespace"));
+        let wanted = stands(all, FLUX_SYSTEM)?.text("/status/lastAppliedRevision");
         match kustomization.text("/status/lastAppliedRevision") {
-            revision if revision == wanted => Ok(()),
+            revision if !is_of_castles || revision == wanted => Ok(()),
             revision => Err(Unmet::of(kustomization, format!("has applied {}, not {wanted}", or_nothing(revision)))),
         }
     });

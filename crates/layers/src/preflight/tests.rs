@@ -77,8 +77,8 @@ fn what_the_file_gives_is_there() {
         (GITOPS.to_owned(), secret("flux-system"), vec![]),
         (more("credential: 'env:T'"), secret("flux-system"), vec![Code::OwnedObject]),
         (
-            more("credential: 'env:T'"),
-            secret("flux-system").replace("v1\nkind: ", "external-secrets.io/v1\nkind: External"),
+            more("credential: 'vault:T'"),
+            secret("flux-system-vault").replace("v1\nkind: ", "external-secrets.io/v1\nkind: External"),
             vec![Code::OwnedObject],
         ),
         (more("ageKey: 'env:T'"), secret("sops-age"), vec![Code::OwnedObject]),

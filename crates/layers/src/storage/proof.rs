@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_components::patches::namespace;
-use castle_engine::{Change, Decision, Fault, GraphBuilder, Handle, Impact, Operation, Place, Step};
+use castle_engine::{Change, Class, Decision, Fault, GraphBuilder, Handle, Impact, Operation, Place, Step};
 use castle_kubernetes::client::{Api, Mode, Scope};
-use castle_kubernetes::model::{Kind, Mark, Object};
+use castle_kubernetes::model::{Kind, Mark, Object, condition};
 use castle_kubernetes::steps::{Expect, Present, Test, Unmet};
 use castle_seams::BoxFuture;
 use castle_spec::ComponentName;
 use serde_json::{Value, json};
 
 use super::{CLASS, LAYER};
-use crate::inside::{Inside, SERVING, id};
+use crate::inside::{DECIDED, Inside, id};
 
 /// The Job, its claim, and the ConfigMap that tells of it.
 const NAME: &str = "castle-volume-proof";
@@ -32,7 +32,7 @@ pub(super) fn prove(graph: &mut GraphBuilder, inside: &Inside<'_>, ready: &Handl
     let place = Place { lane: None, predicted: Duration::from_secs(10) };
     let needs = (inside.api.clone(), ready.clone());
     let begun = graph.step(id(LAYER, "proof", "volume"), place, needs, Begin { mark: mark.clone(), image });
-    let written = inside.gate(graph, (id(LAYER, "proof", "written"), SERVING), &begun, vec![written()]);
+    let written = inside.gate(graph, (id(LAYER, "proof", "written"), DECIDED), &begun, vec![written()]);
     let needs = (inside.api.clone(), written);
     graph.step(id(LAYER, "proof", "end"), Place::default(), needs, End { mark })
 }
@@ -50,9 +50,14 @@ fn written() -> Expect {
         // No Job and nothing written down cannot be: the step before has seen to it.
         None => Ok(()),
         Some(job) if job.number("/status/succeeded").unwrap_or(0) > 0 => Ok(()),
+        Some(job) if has_failed(job) => Err(Unmet::of(job, "has failed: castle up tries it once more")),
         Some(job) => Err(Unmet::of(job, "has not written its volume yet")),
     });
     Expect::Holds(Kind::new("batch/v1", "Job"), Scope::named(space(), NAME), test)
+}
+
+fn has_failed(job: &Object) -> bool {
+    condition(job, "Failed").is_some_and(|failed| failed.status == "True")
 }
 
 /// What there is of the proof.
@@ -102,6 +107,10 @@ impl Step for Begin {
     }
 
     fn decide(&self, _: &Self::Needs, seen: &Traces) -> Decision {
+        if seen.record.is_none() && seen.job.as_ref().is_some_and(has_failed) {
+            let change = Change::new("remove", Impact::Destroy);
+            return Decision::Change(change.differing("the Job that failed", Some("there".to_owned()), None));
+        }
         if seen.record.is_some() || (seen.job.is_some() && seen.claim.is_some()) {
             return Decision::Nothing;
         }
@@ -111,11 +120,14 @@ impl Step for Begin {
     fn act<'a>(
         &'a self,
         (api, _): &'a Self::Needs,
-        _: &'a Traces,
-        _: &'a Change,
+        seen: &'a Traces,
+        change: &'a Change,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
+            if let ("remove", Some(job)) = (change.verb.as_str(), &seen.job) {
+                return api.delete(job).await.map_err(|trouble| trouble.fault(&job.key()));
+            }
             apply(api, &self.mark, claim()).await?;
             apply(api, &self.mark, job(&self.image)).await
         })
@@ -145,7 +157,16 @@ impl Step for End {
     type Output = Present;
 
     fn observe<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Traces, Fault>> {
-        Box::pin(traces(api, &self.mark))
+        Box::pin(async move {
+            let seen = traces(api, &self.mark).await?;
+            let has_written = seen.job.as_ref().is_some_and(|job| job.number("/status/succeeded").unwrap_or(0) > 0);
+            if seen.record.is_none() && !has_written {
+                let subject = format!("Job {}/{NAME}", space());
+                let evidence = "was removed before it was seen to have written its volume";
+                return Err(Fault::new(Class::Final, subject, evidence).next("castle up"));
+            }
+            Ok(seen)
+        })
     }
 
     fn decide(&self, _: &Self::Needs, seen: &Traces) -> Decision {
@@ -191,7 +212,7 @@ fn metadata() -> Value {
 fn record() -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(),
-        "data": {"proof": format!("a volume of class {CLASS} was bound, written, read and deleted")},
+        "data": {"proof": format!("a volume of class {CLASS} was bound, written and read")},
     })
 }
 

@@ -53,6 +53,22 @@ pub(crate) fn full(control_planes: u32, workers: u32) -> String {
         + GITOPS
 }
 
+/// A file with no component but these: of `networking`, `storage`, `engine` and `gitops`, which may have a vault or not.
+pub(crate) fn only(layers: &[&str]) -> String {
+    let has = |layer: &str| layers.contains(&layer);
+    let mut file = full(1, 1);
+    if !has("networking") {
+        file = file.replace(", loadBalancers: 10.0.200.1-10.0.200.20", "");
+    }
+    if !has("engine") {
+        file = without_vault(&file);
+    }
+    if !has("gitops") {
+        file = file.lines().filter(|line| !line.starts_with("gitops:")).map(|line| format!("{line}\n")).collect();
+    }
+    if has("storage") { file } else { file + "storage: none\n" }
+}
+
 /// The same file with other words about the repository.
 pub(crate) fn with_gitops(file: &str, more: &str) -> String {
     file.replace("path: clusters/blue", &format!("path: clusters/blue, {more}"))
@@ -113,6 +129,7 @@ pub(crate) fn inside_only(seed: u64) -> Blueprint {
 
 /// The folder with upstream's manifests, where there is one.
 #[allow(clippy::print_stderr, reason = "a test that is skipped should say so")]
+#[allow(clippy::disallowed_methods, reason = "the mirror is on disk")]
 pub(crate) fn mirror() -> Option<PathBuf> {
     let shared = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror");
     let folder = std::env::var_os("CASTLE_MIRROR").map_or_else(shared, PathBuf::from);

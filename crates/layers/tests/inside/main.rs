@@ -2,11 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 #![allow(dead_code, reason = "the room has more than these tests need")]
 
+mod bad_days;
+mod bad_git;
 #[path = "../cluster/castle.rs"]
 mod castle;
+mod contract;
+mod day;
 mod fits;
 mod keep;
 mod mirror;
+mod mutation;
+mod person;
 mod raise;
 #[path = "../platform/room.rs"]
 mod room;

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use castle_datacenter::{Asked, Called, Datacenter, Fate, Reply, Witness};
 
+use crate::keep::BLUE;
 use crate::stands::{current, definitions, is_valid_store, missing_authority, storage_stands, written};
 
 /// What castle asked of the cluster.
@@ -107,15 +108,19 @@ fn too_early(world: &Datacenter, path: &str) -> Option<String> {
             }),
         ("flux-system", "externalsecrets", _) => is_valid_store(world),
         ("flux-system", "gitrepositories" | "kustomizations", _) => {
-            let store = world.object(crate::keep::BLUE, "clustersecretstores.external-secrets.io", "", "infisical");
+            let store = world.object(BLUE, "clustersecretstores.external-secrets.io", "", "infisical");
             let credential = "externalsecrets.external-secrets.io";
-            let is_vaulted = world.object(crate::keep::BLUE, credential, "flux-system", "flux-system").is_some();
+            let is_vaulted = world.object(BLUE, credential, "flux-system", "flux-system-vault").is_some();
             store
                 .and_then(|_| is_valid_store(world))
                 .or_else(|| written(world, "configmaps", "flux-system", "cluster-vars"))
-                .or_else(|| is_vaulted.then(|| written(world, "secrets", "flux-system", "flux-system")).flatten())
+                .or_else(|| is_vaulted.then(|| written(world, "secrets", "flux-system", "flux-system-vault")).flatten())
         }
         ("longhorn-system", "persistentvolumeclaims", _) => storage_stands(world),
+        ("longhorn-system", "configmaps", "castle-volume-proof") => {
+            let job = world.object(BLUE, "jobs.batch", namespace, name).unwrap_or_default();
+            (job["status"]["succeeded"] != 1).then(|| "no volume was written".to_owned())
+        }
         ("metallb-system", "deployments" | "daemonsets", _) => definitions(world, ".metallb.io"),
         ("longhorn-system", "deployments" | "daemonsets", _) => definitions(world, ".longhorn.io"),
         ("external-secrets", "deployments", _) => definitions(world, ".external-secrets.io"),

@@ -195,7 +195,9 @@ impl Kube {
         if self.resource_of(STATES).is_none() {
             return;
         }
-        let fault = pools::first_fault(self.store.all(POOLS, NAMESPACE).map(|pool| &**pool));
+        let is_unusable = self.suffers(Component::MetalLb, ComponentFault::InvalidConfiguration);
+        let unusable = is_unusable.then(|| "failed to parse configuration".to_owned());
+        let fault = unusable.or_else(|| pools::first_fault(self.store.all(POOLS, NAMESPACE).map(|pool| &**pool)));
         let (result, summary) = fault.map_or(("Valid", String::new()), |fault| ("Invalid", fault));
         self.say_state(&CONTROLLER_STATUS, "controller", result, &summary);
         let speakers: Vec<Arc<Value>> = self.pods_of("daemonsets.apps", NAMESPACE, "speaker");

@@ -108,6 +108,11 @@ fn a_try_is_compared_by_what_castle_manages_alone() {
     tried.value_mut()["status"] = json!({"replicas": 7});
     tried.value_mut()["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "2"});
     assert!(same_of_castle(&tried, &live()), "what others wrote meanwhile");
+    let left_out = |mut object: Object| {
+        object.value_mut()["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:paused"] = json!({});
+        object
+    };
+    assert!(same_of_castle(&left_out(live()), &left_out(live())), "what is managed and empty, in both");
     tried.value_mut()["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2");
     assert!(!same_of_castle(&tried, &live()), "a value of castle's");
     let mut more = live();

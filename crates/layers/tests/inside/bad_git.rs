@@ -1,0 +1,127 @@
+//! Bad days of the repository, as Flux shows them and the handover tells them.
+
+use castle_datacenter::{Component, ComponentFault};
+use serde_json::json;
+
+use crate::day::{day, one};
+use crate::keep::{GIT_HOST, Keep, URL, config, only, with_gitops};
+
+const SOURCE: &str = "GitRepository flux-system/flux-system";
+const FIRST: &str = "Kustomization flux-system/flux-system";
+const LOOK_AT_SOURCE: &str =
+    "kubectl describe --namespace flux-system gitrepository.source.toolkit.fluxcd.io flux-system";
+const LOOK_AT_FIRST: &str =
+    "kubectl describe --namespace flux-system kustomization.kustomize.toolkit.fluxcd.io flux-system";
+
+/// What the repository usually holds.
+fn mend(keep: &Keep) {
+    keep.push(&[("clusters/blue/word.yaml", &config("word", "${castle_name}"))]);
+}
+
+#[test]
+fn a_host_that_cannot_be_reached() {
+    day(&only(&["gitops"]), async |keep, _| {
+        keep.datacenter().git_down(GIT_HOST, true);
+        let said = one(&keep.furnished().await).may_pass();
+        said.is(SOURCE, "connection refused", LOOK_AT_SOURCE);
+        keep.datacenter().git_down(GIT_HOST, false);
+    });
+}
+
+#[test]
+fn a_branch_that_is_not_there() {
+    day(&only(&["gitops"]), async |keep, _| {
+        keep.push_to("other", &[("a.yaml", "")]);
+        keep.datacenter().delete_branch(URL, "main");
+        one(&keep.furnished().await).may_pass().is(
+            SOURCE,
+            "couldn't find remote ref \"refs/heads/main\"",
+            LOOK_AT_SOURCE,
+        );
+        mend(keep);
+    });
+}
+
+#[test]
+fn a_repository_without_a_commit() {
+    day(&only(&["gitops"]), async |keep, _| {
+        keep.datacenter().delete_branch(URL, "main");
+        one(&keep.furnished().await).may_pass().is(SOURCE, "remote repository is empty", LOOK_AT_SOURCE);
+        mend(keep);
+    });
+}
+
+#[test]
+fn a_folder_that_is_not_there() {
+    day(&only(&["gitops"]), async |keep, _| {
+        keep.push(&[("clusters/green/word.yaml", &config("word", "green"))]);
+        let said = one(&keep.furnished().await).may_pass();
+        said.is(FIRST, "(ArtifactFailed): kustomization path not found", LOOK_AT_FIRST);
+        mend(keep);
+    });
+}
+
+#[test]
+fn a_credential_that_is_rejected() {
+    day(&only(&["gitops"]), async |keep, _| {
+        keep.wishes.token = Some("wrong-and-secret".to_owned());
+        let said = one(&keep.furnished().await).may_pass();
+        said.is(SOURCE, "authentication required", LOOK_AT_SOURCE);
+        assert!(!said.evidence.contains("wrong-and-secret"));
+        keep.wishes.token = None;
+    });
+}
+
+#[test]
+fn a_flux_that_somebody_suspended() {
+    day(&only(&["gitops"]), async |keep, person| {
+        crate::room::done(&keep.furnished().await);
+        let path = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/flux-system/kustomizations/flux-system";
+        person.edit(path, &json!({"spec": {"suspend": true}})).await;
+        keep.push(&[("clusters/blue/word.yaml", &config("word", "another"))]);
+        let said = one(&keep.furnished().await).may_pass();
+        said.is(FIRST, "is suspended: `flux resume kustomization flux-system` lets it go on", LOOK_AT_FIRST);
+        person.edit(path, &json!({"spec": {"suspend": false}})).await;
+    });
+}
+
+/// Kustomizations of the repository: `apps` waits for `base`, whose Deployment is to be healthy.
+fn two(keep: &Keep) {
+    let kustomization = |name: &str, more: &str| {
+        format!(
+            "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {{name: {name}, namespace: flux-system}}\n\
+             spec: {{interval: 10m, retryInterval: 30s, timeout: 1m, prune: true, path: ./{name}, {more}\
+             sourceRef: {{kind: GitRepository, name: flux-system}}}}\n"
+        )
+    };
+    keep.push(&[
+        ("clusters/blue/base.yaml", &kustomization("base", "wait: true, ")),
+        ("clusters/blue/apps.yaml", &kustomization("apps", "dependsOn: [{name: base}], ")),
+        ("base/word.yaml", &config("base", "a")),
+        ("apps/word.yaml", &config("apps", "b")),
+    ]);
+}
+
+#[test]
+fn a_critical_kustomization_that_fails_is_explained_by_what_it_waits_for() {
+    day(&with_gitops(&only(&["gitops"]), "critical: {apps: 5m}"), async |keep, _| {
+        two(keep);
+        keep.datacenter().fail_component("blue", Component::Flux, ComponentFault::FailedHealthChecks, true);
+        let said = one(&keep.furnished().await).may_pass();
+        said.is(
+            "Kustomization flux-system/apps",
+            "waits for base: Kustomization flux-system/base is not ready (HealthCheckFailed)",
+            "kubectl describe --namespace flux-system kustomization.kustomize.toolkit.fluxcd.io apps",
+        );
+        assert!(said.evidence.contains("; event HealthCheckFailed: "), "{}", said.evidence);
+        keep.datacenter().fail_component("blue", Component::Flux, ComponentFault::FailedHealthChecks, false);
+    });
+}
+
+#[test]
+fn a_kustomization_in_the_background_keeps_nobody_waiting() {
+    day(&with_gitops(&only(&["gitops"]), "background: {apps: 5m}"), async |keep, _| {
+        two(keep);
+        keep.datacenter().fail_component("blue", Component::Flux, ComponentFault::FailedHealthChecks, true);
+    });
+}
