@@ -107,5 +107,5 @@ async fn repository(
         let read = read.clone();
         Box::pin(async move { read.head().await })
     });
-    Ok(Some(gitops::Repository { address, credential, authority: None, age_key, head, handed: Arc::default() }))
+    Ok(Some(gitops::Repository { address, credential, age_key, head, handed: Arc::default() }))
 }

@@ -49,8 +49,6 @@ pub struct Repository {
     pub address: String,
     /// Who may read it, if not everyone may.
     pub credential: Option<Credential>,
-    /// The certificates of its authorities as PEM, if they are not public.
-    pub authority: Option<String>,
     /// The age key that opens what is sealed in it.
     pub age_key: Option<Secret>,
     /// The newest commit.
@@ -158,7 +156,7 @@ fn inputs(inside: &Inside<'_>, repository: &Repository) -> Vec<Object> {
     })];
     match &repository.credential {
         Some(Credential::Given(parts)) => {
-            values.push(secret(FLUX_SYSTEM, &encoded(parts, repository.authority.as_deref())));
+            values.push(secret(FLUX_SYSTEM, &encoded(parts)));
         }
         Some(Credential::Vaulted(entry)) => values.push(json!({
             "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "metadata": metadata(FROM_VAULT),
@@ -172,12 +170,7 @@ fn inputs(inside: &Inside<'_>, repository: &Repository) -> Vec<Object> {
                 "data": [{"secretKey": "token", "remoteRef": {"key": entry}}],
             },
         })),
-        None => values.extend(
-            repository
-                .authority
-                .as_ref()
-                .map(|_| secret(FLUX_SYSTEM, &encoded(&BTreeMap::new(), repository.authority.as_deref()))),
-        ),
+        None => {}
     }
     if let Some(key) = &repository.age_key {
         let data = BTreeMap::from([("castle.agekey".to_owned(), credential::encode(key))]);
@@ -191,7 +184,7 @@ fn sync(inside: &Inside<'_>, gitops: &Gitops, repository: &Repository) -> Vec<Ob
     let mut source = json!({
         "interval": LOOKS, "timeout": "60s", "url": repository.address, "ref": {"branch": gitops.branch.as_str()},
     });
-    if repository.credential.is_some() || repository.authority.is_some() {
+    if repository.credential.is_some() {
         let is_vaulted = matches!(repository.credential, Some(Credential::Vaulted(_)));
         source["secretRef"] = json!({"name": if is_vaulted { FROM_VAULT } else { FLUX_SYSTEM }});
     }

@@ -115,12 +115,10 @@ pub(super) fn is_app(parts: &BTreeMap<String, Secret>) -> bool {
         && (has("githubAppInstallationID") != has("githubAppInstallationOwner"))
 }
 
-/// The parts as a Secret holds them, with the authorities of the host.
-pub(super) fn encoded(parts: &BTreeMap<String, Secret>, authority: Option<&str>) -> BTreeMap<String, String> {
+/// The parts as a Secret holds them.
+pub(super) fn encoded(parts: &BTreeMap<String, Secret>) -> BTreeMap<String, String> {
     let known = parts.iter().filter(|(name, _)| PARTS.contains(&name.as_str()));
-    let mut data: BTreeMap<String, String> = known.map(|(name, part)| (name.clone(), encode(part))).collect();
-    data.extend(authority.map(|authority| ("ca.crt".to_owned(), STANDARD.encode(authority))));
-    data
+    known.map(|(name, part)| (name.clone(), encode(part))).collect()
 }
 
 pub(super) fn encode(secret: &Secret) -> String {

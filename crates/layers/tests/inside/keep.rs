@@ -303,7 +303,6 @@ impl Keep {
         let repository = Repository {
             address: wishes.address.clone().unwrap_or_else(|| URL.to_owned()),
             credential,
-            authority: None,
             age_key: wishes.age_key.as_deref().map(secret),
             handed: Arc::default(),
             head: Arc::new(move || {
