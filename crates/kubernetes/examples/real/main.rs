@@ -205,8 +205,9 @@ async fn stand_ins(ground: &Ground) {
 /// before anybody has asked, hangs for minutes: the server removes what is stored of it, and has not yet begun to store.
 async fn warm_up(ground: &Ground, objects: &[Object]) {
     for object in objects.iter().filter(|object| object.text("/kind") == "CustomResourceDefinition") {
-        let (group, version) = (object.text("/spec/group"), object.text("/spec/versions/0/name"));
-        let kind = Kind::new(&format!("{group}/{version}"), object.text("/spec/names/kind"));
+        let served = object.list("/spec/versions").iter().find(|version| version["served"] == true);
+        let version = served.and_then(|version| version["name"].as_str()).expect("a definition serves a version");
+        let kind = Kind::new(&format!("{}/{version}", object.text("/spec/group")), object.text("/spec/names/kind"));
         for _ in 0..50 {
             if ground.api.list(&kind, &Scope::default()).await.is_ok() {
                 break;
@@ -340,11 +341,13 @@ async fn watches(ground: &Ground) {
 }
 
 async fn ends(ground: &Ground) {
+    let definitions = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let defined = ground.api.list(&definitions, &Scope::default()).await.unwrap().objects;
+    warm_up(ground, &defined).await;
     for component in ComponentName::ALL.into_iter().rev() {
         let report = ground.converge(component.word(), &[]).await;
         ground.hold(&format!("{component} is pruned to the last object"), is_well(&report));
     }
-    let definitions = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let left = ground.api.list(&definitions, &Scope::default()).await.unwrap();
     ground.hold("no definition is left", left.objects.is_empty());
 }
