@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use castle_engine::Store;
 use castle_s3::{Credentials, S3Config, S3Store};
-use castle_seams::{Dial, TcpDial};
 use castle_spec::model::S3Bucket;
 use castle_spec::values::SecretReference;
 
-use crate::keeping::Doors;
+use crate::doors::Doors;
 use crate::secret::secret;
 
 /// The store in a bucket, and what to call it.
 pub(crate) fn open(bucket: &S3Bucket, castle_file: &Path, doors: &Doors) -> Result<(Arc<dyn Store>, String), String> {
     let resolve = |reference: &SecretReference, what: &str| {
-        secret(reference, castle_file, doors.disk.as_ref()).map_err(|why| format!("state.store.s3.{what}: {why}"))
+        secret(reference, castle_file, doors).map_err(|why| format!("state.store.s3.{what}: {why}"))
     };
     let credentials = Credentials {
         access_key_id: resolve(&bucket.access_key, "accessKey")?.expose().to_owned(),
@@ -37,7 +36,7 @@ pub(crate) fn open(bucket: &S3Bucket, castle_file: &Path, doors: &Doors) -> Resu
         prefix,
         ca_pem: None,
     };
-    let dial: Arc<dyn Dial> = Arc::new(TcpDial { timeout: Duration::from_secs(10) });
+    let dial = doors.dial(Duration::from_secs(10));
     let store = S3Store::new(&config, credentials, dial, doors.clock.clone()).map_err(|error| error.to_string())?;
     Ok((Arc::new(store), place))
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use castle_components::lock::{self, Lock};
 use castle_components::mirror::Mirror;
 use castle_components::supply::Supply;
-use castle_seams::{Disk, DiskErrorKind, TcpDial};
+use castle_seams::{Disk, DiskErrorKind};
 use castle_spec::{Castle, Node};
 
-use crate::keeping::{Doors, Kept};
+use crate::doors::Doors;
+use crate::keeping::Kept;
 use crate::project;
 use crate::stand::Trouble;
 
@@ -34,10 +35,9 @@ pub(crate) struct Manifests {
 
 impl Manifests {
     /// Of the castle that `path` names; from this mirror, or from the one that the environment names.
-    pub(crate) fn open(path: &Path, mirror: Option<&Path>) -> Result<Self, Trouble> {
-        let doors = Doors::system();
+    pub(crate) fn open(doors: &Doors, path: &Path, mirror: Option<&Path>) -> Result<Self, Trouble> {
         let read = project::read(doors.disk.as_ref(), path).map_err(Trouble::Invalid)?;
-        Self::read(&doors, read, mirror)
+        Self::read(doors, read, mirror)
     }
 
     /// Of a castle whose file was read.
@@ -53,9 +53,9 @@ impl Manifests {
         let file = folder.join(lock::FILE);
         let lock = read_lock(disk.as_ref(), &file)
             .map_err(|why| Trouble::Invalid(format!("{why}; mend it, or remove it and run `castle lock`")))?;
-        let dial = Arc::new(TcpDial { timeout: REACHING });
-        let mut supply = Supply::new(dial, clock, disk.clone(), &folder).with_mirror(open_mirror(&disk, mirror)?);
-        if let Some(state) = project::state_folder() {
+        let mirror = open_mirror(doors, mirror)?;
+        let mut supply = Supply::new(doors.dial(REACHING), clock, disk.clone(), &folder).with_mirror(mirror);
+        if let Some(state) = project::state_folder(&doors.variables) {
             supply = supply.with_cache(&state.join(".manifests"));
         }
         Ok(Self { castle, nodes, file, lock, supply, disk })
@@ -73,8 +73,8 @@ pub(crate) fn read_lock(disk: &dyn Disk, file: &Path) -> Result<Option<Lock>, St
     Lock::read(&text).map(Some).map_err(|error| error.to_string())
 }
 
-fn open_mirror(disk: &Arc<dyn Disk>, given: Option<&Path>) -> Result<Option<Mirror>, Trouble> {
-    let named = std::env::var_os(MIRROR).filter(|place| !place.is_empty()).map(PathBuf::from);
+fn open_mirror(doors: &Doors, given: Option<&Path>) -> Result<Option<Mirror>, Trouble> {
+    let named = doors.variables.filled(MIRROR).map(PathBuf::from);
     let Some(place) = given.map(Path::to_owned).or(named) else { return Ok(None) };
-    Mirror::open(disk.clone(), &place).map(Some).map_err(|error| Trouble::Invalid(error.to_string()))
+    Mirror::open(doors.disk.clone(), &place).map(Some).map_err(|error| Trouble::Invalid(error.to_string()))
 }

@@ -21,7 +21,7 @@ use castle_secrets::Secret;
 use castle_secrets::infisical::{self, Region};
 use serde::{Deserialize, Serialize};
 
-use crate::keeping::Doors;
+use crate::doors::{Around, Doors};
 use crate::output::Printer;
 use crate::project;
 
@@ -100,29 +100,31 @@ pub(crate) fn token() -> String {
     format!("{EMBEDDED_TOKEN_ID}={EMBEDDED_TOKEN}")
 }
 
-fn folder() -> Result<PathBuf, String> {
-    Ok(project::state_folder().ok_or("there is no home for the state: set CASTLE_STATE_DIR")?.join("datacenter"))
+fn folder(doors: &Doors) -> Result<PathBuf, String> {
+    Ok(project::state_folder(&doors.variables)
+        .ok_or("there is no home for the state: set CASTLE_STATE_DIR")?
+        .join("datacenter"))
 }
 
 /// Lets the embedded datacenter serve a folder as the repository of this name, whatever it holds from now on. One that cannot be
 /// served now is an error.
-pub(crate) fn follow(disk: &dyn Disk, name: &str, followed: &Path) -> Result<(), String> {
-    following::announce(disk, &folder()?, name, followed)
+pub(crate) fn follow(doors: &Doors, name: &str, followed: &Path) -> Result<(), String> {
+    following::announce(doors.disk.as_ref(), &folder(doors)?, name, followed)
 }
 
 /// Whether the embedded datacenter serves this folder as the repository of this name.
-pub(crate) fn is_followed(disk: &dyn Disk, name: &str, followed: &Path) -> Result<bool, String> {
-    following::is_announced(disk, &folder()?, name, followed)
+pub(crate) fn is_followed(doors: &Doors, name: &str, followed: &Path) -> Result<bool, String> {
+    following::is_announced(doors.disk.as_ref(), &folder(doors)?, name, followed)
 }
 
 /// The files of the repository of this name as they are now; nothing if nobody has announced it.
-pub(crate) fn followed(disk: &dyn Disk, name: &str) -> Result<Option<BTreeMap<String, Vec<u8>>>, String> {
-    following::files(disk, &folder()?, name)
+pub(crate) fn followed(doors: &Doors, name: &str) -> Result<Option<BTreeMap<String, Vec<u8>>>, String> {
+    following::files(doors.disk.as_ref(), &folder(doors)?, name)
 }
 
 /// The right to be the datacenter of this user; ends with the process.
-pub(crate) fn claim(disk: &dyn Disk) -> Result<Option<Box<dyn LockGuard>>, String> {
-    let folder = folder()?;
+pub(crate) fn claim(doors: &Doors) -> Result<Option<Box<dyn LockGuard>>, String> {
+    let (disk, folder): (&dyn Disk, _) = (doors.disk.as_ref(), folder(doors)?);
     disk.create_dir_all(&folder, 0o700).map_err(|error| error.to_string())?;
     match disk.try_lock(&folder.join(".serving"), 0o600) {
         Ok(guard) => Ok(Some(guard)),
@@ -132,17 +134,20 @@ pub(crate) fn claim(disk: &dyn Disk) -> Result<Option<Box<dyn LockGuard>>, Strin
 }
 
 /// Tells others where it serves.
-pub(crate) fn announce(disk: &dyn Disk, serving: &Serving) -> Result<(), String> {
+pub(crate) fn announce(doors: &Doors, serving: &Serving) -> Result<(), String> {
     let bytes = serde_json::to_vec_pretty(serving).unwrap_or_default();
-    disk.replace(&folder()?.join("serving.json"), &bytes, 0o600).map_err(|error| error.to_string())
+    doors.disk.replace(&folder(doors)?.join("serving.json"), &bytes, 0o600).map_err(|error| error.to_string())
 }
 
 /// The datacenter that serves now, if one does. One that has only just begun is not there yet.
-pub(crate) fn find(disk: &dyn Disk) -> Result<Option<Serving>, String> {
-    if claim(disk)?.is_some() {
+pub(crate) fn find(doors: &Doors) -> Result<Option<Serving>, String> {
+    if let Around::Room(room) = &doors.around {
+        return Ok(room.serving.clone());
+    }
+    if claim(doors)?.is_some() {
         return Ok(None);
     }
-    match disk.read(&folder()?.join("serving.json"), MAX_BYTES) {
+    match doors.disk.read(&folder(doors)?.join("serving.json"), MAX_BYTES) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(error) if error.kind == DiskErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.to_string()),
@@ -150,8 +155,8 @@ pub(crate) fn find(disk: &dyn Disk) -> Result<Option<Serving>, String> {
 }
 
 /// Forgets where the last one served, before the next begins.
-pub(crate) fn forget(disk: &dyn Disk) -> Result<(), String> {
-    match disk.remove_file(&folder()?.join("serving.json")) {
+pub(crate) fn forget(doors: &Doors) -> Result<(), String> {
+    match doors.disk.remove_file(&folder(doors)?.join("serving.json")) {
         Err(error) if error.kind != DiskErrorKind::NotFound => Err(error.to_string()),
         _ => Ok(()),
     }
@@ -159,7 +164,7 @@ pub(crate) fn forget(disk: &dyn Disk) -> Result<(), String> {
 
 /// The datacenter with these hosts: the one that serves, or one that is started now, in the background.
 pub(crate) async fn ensure(doors: &Doors, hosts: &[String], printer: &mut Printer) -> Result<Serving, String> {
-    if let Some(serving) = find(doors.disk.as_ref())? {
+    if let Some(serving) = find(doors)? {
         if hosts.iter().all(|host| serving.hosts.contains(host)) {
             return Ok(serving);
         }
@@ -169,13 +174,16 @@ pub(crate) async fn ensure(doors: &Doors, hosts: &[String], printer: &mut Printe
             hosts.join(", ")
         ));
     }
+    if let Around::Room(_) = doors.around {
+        return Err("there is no embedded datacenter in this room".to_owned());
+    }
     let program = std::env::current_exe().map_err(|error| format!("castle does not know where it is: {error}"))?;
     let mut command = Command::new(program);
     command.args(["datacenter", "--quiet"]);
     command.args(hosts.iter().flat_map(|host| ["--host", host]));
     // Whatever secrets the environment holds are not for it.
     let needed = ["HOME", "XDG_STATE_HOME", "CASTLE_STATE_DIR", "TMPDIR"];
-    let kept = needed.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let kept = needed.into_iter().filter_map(|name| Some((name, doors.variables.get(name)?)));
     command.env_clear().envs(kept);
     // A group of its own: Ctrl-C at this terminal is not meant for it.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
@@ -192,12 +200,12 @@ async fn wait(doors: &Doors, child: &mut Child) -> Result<Serving, String> {
     let clock: &dyn Clock = doors.clock.as_ref();
     let begun = clock.monotonic();
     while clock.monotonic().saturating_sub(begun) < START_BOUND {
-        if let Some(serving) = find(doors.disk.as_ref())? {
+        if let Some(serving) = find(doors)? {
             return Ok(serving);
         }
         // Unless another one was faster: then it is soon found.
         if let Ok(Some(status)) = child.try_wait()
-            && claim(doors.disk.as_ref())?.is_some()
+            && claim(doors)?.is_some()
         {
             return Err(format!("the embedded datacenter ended at once ({status}): run castle datacenter to see why"));
         }
@@ -210,12 +218,12 @@ async fn wait(doors: &Doors, child: &mut Child) -> Result<Serving, String> {
 
 /// Ends the datacenter that serves; returns what it was, once it is gone.
 pub(crate) async fn stop(doors: &Doors) -> Result<Option<Serving>, String> {
-    let Some(serving) = find(doors.disk.as_ref())? else { return Ok(None) };
+    let Some(serving) = find(doors)? else { return Ok(None) };
     castle_seams::terminate(serving.process).map_err(|error| format!("process {}: {error}", serving.process))?;
     let clock: &dyn Clock = doors.clock.as_ref();
     let begun = clock.monotonic();
     while clock.monotonic().saturating_sub(begun) < START_BOUND {
-        if claim(doors.disk.as_ref())?.is_some() {
+        if claim(doors)?.is_some() {
             return Ok(Some(serving));
         }
         clock.sleep(LOOK_PERIOD).await;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use castle_http::{Endpoint, Trust};
 use castle_proxmox::client::{Access, Client, Token};
-use castle_seams::TcpDial;
 use castle_spec::model::{Platform, Proxmox};
 
 use crate::embedded;
@@ -27,8 +26,10 @@ pub(crate) async fn connect(kept: &Kept, printer: &mut Printer) -> Result<Arc<Cl
             embedded::ensure(&kept.doors, &hosts, printer).await?.access()?
         }
     };
-    let dial = Arc::new(TcpDial { timeout: CONNECT_TIMEOUT });
-    Client::new(access, dial, kept.doors.clock.clone()).map(Arc::new).map_err(|error| error.to_string())
+    let access = Access { trust: kept.doors.trust(access.trust), ..access };
+    Client::new(access, kept.doors.dial(CONNECT_TIMEOUT), kept.doors.clock.clone())
+        .map(Arc::new)
+        .map_err(|error| error.to_string())
 }
 
 async fn access(proxmox: &Proxmox, kept: &Kept) -> Result<Access, String> {

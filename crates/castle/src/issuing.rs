@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use castle_seams::{Disk, DiskErrorKind, SystemKeyMint};
+use castle_seams::{Disk, DiskErrorKind};
 use castle_secrets::Secret;
 use castle_talos::model::bundle::Bundle;
 use castle_talos::model::clients::{MergeError, Merged};
@@ -127,6 +127,6 @@ pub(crate) async fn bundle(kept: &Kept) -> Result<Bundle, Trouble> {
 }
 
 /// The doors that certificates are issued through.
-pub(crate) fn doors<'d>(kept: &'d Kept, mint: &'d SystemKeyMint) -> Doors<'d> {
-    Doors { mint, entropy: kept.doors.entropy.as_ref(), clock: kept.doors.clock.as_ref() }
+pub(crate) fn doors(kept: &Kept) -> Doors<'_> {
+    Doors { mint: kept.doors.mint.as_ref(), entropy: kept.doors.entropy.as_ref(), clock: kept.doors.clock.as_ref() }
 }

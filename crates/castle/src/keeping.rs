@@ -11,9 +11,7 @@ use castle_layers::cluster::Referred;
 use castle_layers::gitops::credential;
 use castle_layers::secrets::{Search, Strongroom};
 use castle_layers::vault::{BUNDLE, opened};
-use castle_seams::{
-    Clock, Disk, DiskErrorKind, Entropy, LockGuard, SystemClock, SystemDisk, SystemEntropy, SystemKeyMint,
-};
+use castle_seams::{Clock, DiskErrorKind, LockGuard};
 use castle_secrets::Secret;
 use castle_secrets::validate::{Check, Kind, Origin};
 use castle_spec::model::{Platform, StateStore};
@@ -22,6 +20,7 @@ use castle_spec::{Castle, Node};
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
+use crate::doors::Doors;
 use crate::project;
 use crate::secret::{age_identities, members_there, secret};
 use crate::vault::Chamber;
@@ -32,19 +31,6 @@ const NO_IDENTITY: &str = "there is no age identity: make one with `age-keygen -
 const MAX_KEY_BYTES: u64 = 1 << 20;
 /// What this machine remembers of a castle's state is a few numbers.
 const MAX_MEMORY_BYTES: u64 = 1 << 20;
-
-/// The doors to the outside that keeping needs.
-pub(crate) struct Doors {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) entropy: Arc<dyn Entropy>,
-}
-
-impl Doors {
-    pub(crate) fn system() -> Self {
-        Self { disk: Arc::new(SystemDisk), clock: Arc::new(SystemClock::new()), entropy: Arc::new(SystemEntropy) }
-    }
-}
 
 /// The memory of one castle on one platform.
 pub(crate) struct Kept {
@@ -64,17 +50,18 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// Opens the memory of the castle that `path` names. Nothing is read of it yet.
-    pub(crate) fn open(doors: Doors, path: &Path) -> Result<Self, String> {
+    pub(crate) fn open(doors: &Doors, path: &Path) -> Result<Self, String> {
         let project::Read { file, castle, nodes } = project::read(doors.disk.as_ref(), path)?;
-        let folder = project::state_folder().ok_or("there is no home for the state: set CASTLE_STATE_DIR")?;
+        let folder =
+            project::state_folder(&doors.variables).ok_or("there is no home for the state: set CASTLE_STATE_DIR")?;
         let (store, place): (Arc<dyn Store>, String) = match &castle.state.store.value {
             StateStore::Directory(()) => {
                 (Arc::new(DirectoryStore::new(doors.disk.clone(), &folder)), folder.display().to_string())
             }
-            StateStore::S3(bucket) => crate::bucket::open(bucket, &file, &doors)?,
+            StateStore::S3(bucket) => crate::bucket::open(bucket, &file, doors)?,
         };
         let (chamber, identities) = (OnceLock::new(), OnceLock::new());
-        Ok(Self { doors, file, castle, nodes, store, folder, place, chamber, identities })
+        Ok(Self { doors: doors.clone(), file, castle, nodes, store, folder, place, chamber, identities })
     }
 
     /// The castle and its platform: each pair has a memory of its own.
@@ -120,7 +107,7 @@ impl Kept {
         if let Some(known) = self.identities.get() {
             return Ok(known);
         }
-        let mut found = age_identities(self.doors.disk.as_ref(), recipients)?;
+        let mut found = age_identities(&self.doors, recipients)?;
         if found.is_empty() {
             found = match &self.castle.platform.value {
                 Platform::Embedded(_) => vec![self.embedded_identity()?],
@@ -197,6 +184,7 @@ impl Kept {
 
     /// Who runs castle, for people.
     fn owner(&self) -> String {
+        let variable = |name: &str| self.doors.variables.text(name).filter(|value| !value.is_empty());
         let host = self.doors.disk.read(Path::new("/proc/sys/kernel/hostname"), 4096).unwrap_or_default();
         let host = Some(String::from_utf8_lossy(&host).trim().to_owned()).filter(|host| !host.is_empty());
         let host = host.or_else(|| variable("HOSTNAME")).unwrap_or_else(|| "unknown".to_owned());
@@ -220,7 +208,7 @@ impl Kept {
                 Some(chamber) => chamber.secret(name).await,
                 None => Err(format!("{reference} refers to a vault, and the castle has none: add `secrets:`")),
             },
-            _ => secret(reference, &self.file, self.doors.disk.as_ref()),
+            _ => secret(reference, &self.file, &self.doors),
         }
     }
 
@@ -233,7 +221,7 @@ impl Kept {
         let told = |error: credential::CredentialError| error.to_string();
         if let SecretReference::Sops { file, path } = reference {
             let file = self.file.parent().unwrap_or(Path::new("")).join(file);
-            let parts = members_there(&file, path, &credential::PARTS, self.doors.disk.as_ref())?;
+            let parts = members_there(&file, path, &credential::PARTS, &self.doors)?;
             if !parts.is_empty() {
                 return credential::of_parts(address, parts).map_err(told);
             }
@@ -306,7 +294,7 @@ impl Kept {
             generation: castle.generation,
             given: self.given(),
             saved: self.saved(castle),
-            mint: Arc::new(SystemKeyMint),
+            mint: self.doors.mint.clone(),
             entropy: self.doors.entropy.clone(),
             clock: self.doors.clock.clone(),
         })
@@ -316,14 +304,14 @@ impl Kept {
     fn given(&self) -> Option<Search> {
         let reference = self.castle.talos.bundle.as_ref()?.value.clone();
         let wrong = |why| Fault::new(Class::Final, "talos.bundle", why);
-        let (file, disk, chamber) = (self.file.clone(), self.doors.disk.clone(), self.chamber());
+        let (file, doors, chamber) = (self.file.clone(), self.doors.clone(), self.chamber());
         Some(Box::new(move || {
-            let (reference, file, disk, chamber) = (reference.clone(), file.clone(), disk.clone(), chamber.clone());
+            let (reference, file, doors, chamber) = (reference.clone(), file.clone(), doors.clone(), chamber.clone());
             Box::pin(async move {
                 let found = match (&reference, chamber) {
                     (SecretReference::Vault(name), Ok(Some(chamber))) => chamber.secret(name).await,
                     (SecretReference::Vault(_), Err(why)) => Err(why),
-                    _ => secret(&reference, &file, disk.as_ref()),
+                    _ => secret(&reference, &file, &doors),
                 };
                 Some(found.map_err(wrong))
             })
@@ -412,8 +400,4 @@ impl std::fmt::Display for Denied {
 pub(crate) struct Held {
     pub(crate) lease: Lease,
     _turn: Box<dyn LockGuard>,
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -7,6 +7,7 @@ mod cli;
 mod closing;
 mod commands;
 mod components;
+mod doors;
 mod drive;
 mod embedded;
 mod furnish;
@@ -31,6 +32,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
+use crate::doors::Doors;
 
 pub use cli::{Color, Global};
 pub use drive::{Driven, Setting, conclude, drive};
@@ -38,9 +40,9 @@ pub use output::{Exit, Printer};
 
 /// Runs a verb that may end in trouble, and says which.
 macro_rules! verb {
-    ($verb:ident, $args:ident, $printer:ident) => {
+    ($verb:ident, $args:ident, $doors:ident, $printer:ident) => {
         waiting(async {
-            let ended = commands::$verb::$verb(&$args, &mut $printer).await;
+            let ended = commands::$verb::$verb(&$args, &$doors, &mut $printer).await;
             stand::end(stringify!($verb), ended, &mut $printer)
         })
     };
@@ -60,35 +62,36 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { Exit::Invalid.into() } else { Exit::Done.into() };
         }
     };
-    let disk = castle_seams::SystemDisk;
+    let doors = Doors::system();
+    let disk = doors.disk.as_ref();
     let mut printer = Printer::new(&cli.global);
     let exit = match cli.command {
-        Command::New(args) => commands::new::run(&args, &disk, &mut printer),
-        Command::Check(args) => commands::check::run(&args, &disk, &mut printer),
-        Command::Doctor(args) => verb!(doctor, args, printer),
-        Command::Plan(args) => verb!(plan, args, printer),
-        Command::Up(args) => verb!(up, args, printer),
-        Command::Status(args) => verb!(status, args, printer),
-        Command::Adopt(args) => verb!(adopt, args, printer),
-        Command::Down(args) => verb!(down, args, printer),
-        Command::Rebirth(args) => verb!(rebirth, args, printer),
-        Command::Wipe(args) => verb!(wipe, args, printer),
-        Command::Kubeconfig(args) => verb!(kubeconfig, args, printer),
-        Command::Timeline(args) => verb!(timeline, args, printer),
-        Command::Drift(args) => verb!(drift, args, printer),
-        Command::Owners(args) => verb!(owners, args, printer),
-        Command::Handover(args) => verb!(handover, args, printer),
-        Command::Talosconfig(args) => verb!(talosconfig, args, printer),
-        Command::Datacenter(args) => waiting(commands::datacenter::run(&args, &mut printer)),
-        Command::State(args) => waiting(commands::state::run(&args, &mut printer)),
-        Command::Lock(args) => verb!(lock, args, printer),
-        Command::Mirror(args) => verb!(mirror, args, printer),
-        Command::Lease(args) => waiting(commands::lease::run(&args, &mut printer)),
-        Command::Secrets(args) => waiting(commands::secrets::run(&args, &mut printer)),
-        Command::Gitops(args) => waiting(commands::gitops::run(&args, &mut printer)),
+        Command::New(args) => commands::new::run(&args, disk, &mut printer),
+        Command::Check(args) => commands::check::run(&args, &doors, &mut printer),
+        Command::Doctor(args) => verb!(doctor, args, doors, printer),
+        Command::Plan(args) => verb!(plan, args, doors, printer),
+        Command::Up(args) => verb!(up, args, doors, printer),
+        Command::Status(args) => verb!(status, args, doors, printer),
+        Command::Adopt(args) => verb!(adopt, args, doors, printer),
+        Command::Down(args) => verb!(down, args, doors, printer),
+        Command::Rebirth(args) => verb!(rebirth, args, doors, printer),
+        Command::Wipe(args) => verb!(wipe, args, doors, printer),
+        Command::Kubeconfig(args) => verb!(kubeconfig, args, doors, printer),
+        Command::Timeline(args) => verb!(timeline, args, doors, printer),
+        Command::Drift(args) => verb!(drift, args, doors, printer),
+        Command::Owners(args) => verb!(owners, args, doors, printer),
+        Command::Handover(args) => verb!(handover, args, doors, printer),
+        Command::Talosconfig(args) => verb!(talosconfig, args, doors, printer),
+        Command::Datacenter(args) => waiting(commands::datacenter::run(&args, &doors, &mut printer)),
+        Command::State(args) => waiting(commands::state::run(&args, &doors, &mut printer)),
+        Command::Lock(args) => verb!(lock, args, doors, printer),
+        Command::Mirror(args) => verb!(mirror, args, doors, printer),
+        Command::Lease(args) => waiting(commands::lease::run(&args, &doors, &mut printer)),
+        Command::Secrets(args) => waiting(commands::secrets::run(&args, &doors, &mut printer)),
+        Command::Gitops(args) => waiting(commands::gitops::run(&args, &doors, &mut printer)),
         Command::Schema(args) => commands::schema::run(&args, &mut printer),
         Command::Completions(args) => commands::completions::run(&args, &mut printer),
-        Command::Man(args) => commands::man::run(&args, &disk, &mut printer),
+        Command::Man(args) => commands::man::run(&args, disk, &mut printer),
     };
     exit.into()
 }

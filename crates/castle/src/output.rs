@@ -52,8 +52,15 @@ pub struct Printer {
     verbose: bool,
     /// The last result object of a verb that is part of another, which tells it.
     held: Option<Value>,
-    out: AutoStream<std::io::Stdout>,
-    err: AutoStream<std::io::Stderr>,
+    to: To,
+}
+
+/// Where it is printed.
+enum To {
+    /// To whoever started this process.
+    Streams { out: AutoStream<std::io::Stdout>, err: AutoStream<std::io::Stderr> },
+    /// Into memory, without colours: for whoever runs a verb to see what it says.
+    Memory(Vec<u8>),
 }
 
 impl Printer {
@@ -70,8 +77,25 @@ impl Printer {
             quiet: global.quiet,
             verbose: global.verbose,
             held: None,
-            out: AutoStream::new(std::io::stdout(), choice),
-            err: AutoStream::new(std::io::stderr(), choice),
+            to: To::Streams {
+                out: AutoStream::new(std::io::stdout(), choice),
+                err: AutoStream::new(std::io::stderr(), choice),
+            },
+        }
+    }
+
+    /// A printer into memory: objects and all that needs attention, or all that is said.
+    #[cfg_attr(not(test), expect(dead_code, reason = "rooms in memory are made by tests"))]
+    pub(crate) fn into_memory(json: bool) -> Self {
+        Self { json, quiet: false, verbose: !json, held: None, to: To::Memory(Vec::new()) }
+    }
+
+    /// What was printed into memory since this was last asked.
+    #[cfg_attr(not(test), expect(dead_code, reason = "rooms in memory are made by tests"))]
+    pub(crate) fn printed(&mut self) -> String {
+        match &mut self.to {
+            To::Streams { .. } => String::new(),
+            To::Memory(all) => String::from_utf8_lossy(&std::mem::take(all)).into_owned(),
         }
     }
 
@@ -87,11 +111,12 @@ impl Printer {
     pub(crate) fn is_live(&self) -> bool {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let can_draw = std::env::var("TERM").is_ok_and(|kind| !kind.is_empty() && kind != "dumb");
-        !self.json && !self.quiet && !is_set("CI") && can_draw && std::io::stdout().is_terminal()
+        let is_at_hand = matches!(self.to, To::Streams { .. });
+        is_at_hand && !self.json && !self.quiet && !is_set("CI") && can_draw && std::io::stdout().is_terminal()
     }
 
     pub(crate) fn is_coloured(&self) -> bool {
-        self.out.current_choice() != ColorChoice::Never
+        matches!(&self.to, To::Streams { out, .. } if out.current_choice() != ColorChoice::Never)
     }
 
     /// How much room there is now: it may be another than a moment ago.
@@ -108,7 +133,11 @@ impl Printer {
 
     /// What was asked for. A reader that has had enough and closes its end is no failure.
     pub(crate) fn data(&mut self, text: &str) -> Exit {
-        match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
+        let out = match &mut self.to {
+            To::Streams { out, .. } => out,
+            To::Memory(_) => return self.remember(anstream::adapter::strip_str(text).to_string().as_bytes()),
+        };
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Ok(()) => Exit::Done,
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done,
             Err(_) => Exit::Failed,
@@ -117,6 +146,9 @@ impl Printer {
 
     /// What was asked for, byte by byte: nothing in it is taken for colour.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Exit {
+        if let To::Memory(_) = self.to {
+            return self.remember(bytes);
+        }
         let mut out = std::io::stdout().lock();
         match out.write_all(bytes).and_then(|()| out.flush()) {
             Ok(()) => Exit::Done,
@@ -134,7 +166,22 @@ impl Printer {
 
     /// What went wrong or needs attention.
     pub(crate) fn complain(&mut self, text: &str) {
-        let _ = writeln!(self.err, "{}", redact(text));
+        let text = format!("{}\n", redact(text));
+        match &mut self.to {
+            To::Streams { err, .. } => {
+                let _ = err.write_all(text.as_bytes());
+            }
+            To::Memory(_) => {
+                self.remember(anstream::adapter::strip_str(&text).to_string().as_bytes());
+            }
+        }
+    }
+
+    fn remember(&mut self, bytes: &[u8]) -> Exit {
+        if let To::Memory(all) = &mut self.to {
+            all.extend_from_slice(bytes);
+        }
+        Exit::Done
     }
 
     /// The same, where programs are told in the result object.
@@ -226,4 +273,22 @@ pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_into_memory_is_read_once_and_without_colours() {
+        let mut printer = Printer::into_memory(false);
+        printer.say("said");
+        assert_eq!(printer.failed("up", "so"), Exit::Failed);
+        assert_eq!(printer.printed(), "said\nerror: so\n");
+        assert_eq!(printer.printed(), "");
+        let mut printer = Printer::into_memory(true);
+        printer.say("said");
+        printer.result(&serde_json::json!({"verb": "up"}));
+        assert_eq!(printer.printed(), "{\"verb\":\"up\"}\n");
+    }
 }

@@ -96,7 +96,7 @@ pub(crate) async fn preflight(kept: &Kept, manifests: &Manifests) -> Preflight {
 pub(crate) async fn at_hand(kept: &Kept) -> Manifests {
     let mut manifests = Manifests::new();
     // Whoever installs them says what is wrong with them.
-    let Ok(pinned) = Pinned::open(&kept.file, None) else { return manifests };
+    let Ok(pinned) = Pinned::open(&kept.doors, &kept.file, None) else { return manifests };
     let has_mirror = pinned.supply.mirror().is_some();
     let chosen = choose(&pinned.castle, pinned.lock.as_ref(), has_mirror).unwrap_or_default();
     let fit = Fit::of(&pinned.castle, &pinned.nodes);

@@ -7,6 +7,8 @@ use castle_seams::{Disk, DiskErrorKind, FileKind};
 use castle_spec::{Castle, Node, Severity};
 use ignore::gitignore::GitignoreBuilder;
 
+use crate::doors::Variables;
+
 /// No `.gitignore` is longer.
 const MAX_IGNORE_BYTES: u64 = 1 << 20;
 
@@ -64,8 +66,8 @@ pub(crate) fn configs_folder(castle_file: &Path, platform: &str) -> PathBuf {
 }
 
 /// The folder for castle's own state, outside of any project.
-pub(crate) fn state_folder() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+pub(crate) fn state_folder(variables: &Variables) -> Option<PathBuf> {
+    let variable = |name| variables.filled(name).map(PathBuf::from);
     variable("CASTLE_STATE_DIR")
         .or_else(|| variable("XDG_STATE_HOME").map(|folder| folder.join("castle")))
         .or_else(|| variable("HOME").map(|home| home.join(".local/state/castle")))

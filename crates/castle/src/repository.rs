@@ -1,7 +1,6 @@
 //! The Git repository that Flux follows: what Flux is told of it, and how castle reads it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Class, Fault};
@@ -10,10 +9,10 @@ use castle_gitops::{Tree, TreeError};
 use castle_http::Trust;
 use castle_layers::gitops::credential;
 use castle_layers::preflight;
-use castle_seams::{Clock, Dial, Disk, TcpDial};
 use castle_secrets::Secret;
 use castle_spec::model::Gitops;
 
+use crate::doors::Doors;
 use crate::embedded;
 use crate::keeping::Kept;
 
@@ -39,8 +38,7 @@ pub(crate) struct Repository {
     /// And its branch.
     pub(crate) branch: String,
     way: Way,
-    disk: Arc<dyn Disk>,
-    clock: Arc<dyn Clock>,
+    doors: Doors,
 }
 
 /// How castle reads it.
@@ -96,8 +94,7 @@ impl Repository {
 
     fn new(kept: &Kept, url: &str, way: Way) -> Self {
         let branch = kept.castle.gitops.as_ref().map_or(BRANCH, |gitops| gitops.branch.as_str()).to_owned();
-        let (disk, clock) = (kept.doors.disk.clone(), kept.doors.clock.clone());
-        Self { url: url.to_owned(), branch, way, disk, clock }
+        Self { url: url.to_owned(), branch, way, doors: kept.doors.clone() }
     }
 
     /// The newest commit of the branch; nothing if it cannot be read from here.
@@ -105,7 +102,7 @@ impl Repository {
         match self.source() {
             Ok(Reading::Folder(_)) | Err(Unread::NotFromHere(_)) => Ok(None),
             Ok(Reading::Server(remote, trust)) => {
-                let head = git::head(remote, trust, dial(), self.clock.clone()).await;
+                let head = git::head(remote, trust, self.doors.dial(CONNECT_TIMEOUT), self.doors.clock.clone()).await;
                 head.map(Some).map_err(|error| preflight::fault(&self.url, &self.branch, &error))
             }
             Err(Unread::Invalid(fault) | Unread::Failed(fault)) => Err(fault),
@@ -119,11 +116,12 @@ impl Repository {
                 let wrong = |error: TreeError| {
                     Unread::Invalid(Fault::new(Class::Final, folder.display().to_string(), error.to_string()))
                 };
-                let tree = Tree::of_folder(self.disk.as_ref(), folder).map_err(wrong)?;
+                let tree = Tree::of_folder(self.doors.disk.as_ref(), folder).map_err(wrong)?;
                 Ok(Found { tree, commit: None })
             }
             Reading::Server(remote, trust) => {
-                let commit = git::fetch(remote, trust, dial(), self.clock.clone()).await;
+                let commit =
+                    git::fetch(remote, trust, self.doors.dial(CONNECT_TIMEOUT), self.doors.clock.clone()).await;
                 let commit = commit.map_err(|error| self.unread(&error))?;
                 Ok(Found { tree: commit.tree, commit: Some(commit.id) })
             }
@@ -154,14 +152,13 @@ impl Repository {
 /// The folder that castle.yaml names, as the embedded datacenter serves it; the folder itself while that does not run.
 fn followed(kept: &Kept, folder: &Path) -> Result<Repository, Unread> {
     let wrong = |why: String| Unread::Invalid(Fault::new(Class::Final, folder.display().to_string(), why));
-    let disk = kept.doors.disk.as_ref();
-    let Some(serving) = embedded::find(disk).map_err(wrong)? else {
+    let Some(serving) = embedded::find(&kept.doors).map_err(wrong)? else {
         return Ok(Repository::new(kept, EMBEDDED, Way::Folder(folder.to_owned())));
     };
     let name = name_of(kept);
-    let way = if embedded::is_followed(disk, &name, folder).map_err(wrong)? {
+    let way = if embedded::is_followed(&kept.doors, &name, folder).map_err(wrong)? {
         let (address, trust) = serving.repository_access(&name).map_err(wrong)?;
-        Way::Server { address, trust, token: None }
+        Way::Server { address, trust: kept.doors.trust(trust), token: None }
     } else {
         Way::Folder(folder.to_owned())
     };
@@ -183,7 +180,7 @@ fn folder_of(kept: &Kept) -> Option<PathBuf> {
 /// Lets the embedded datacenter serve the folder that castle.yaml names, if it names one: from now on Flux follows it.
 pub(crate) fn announce(kept: &Kept) -> Result<(), String> {
     let Some(folder) = folder_of(kept) else { return Ok(()) };
-    embedded::follow(kept.doors.disk.as_ref(), &name_of(kept), &folder)
+    embedded::follow(&kept.doors, &name_of(kept), &folder)
 }
 
 /// Where it can be read from.
@@ -192,16 +189,12 @@ enum Reading<'r> {
     Server(Remote<'r>, &'r Trust),
 }
 
-fn dial() -> Arc<dyn Dial> {
-    Arc::new(TcpDial { timeout: CONNECT_TIMEOUT })
-}
-
 /// The way to a server, without a credential.
 fn server(kept: &Kept, address: &str) -> Result<Way, Unread> {
     if git::is_ssh(address) {
         return Ok(Way::Closed(GitError::Ssh.to_string()));
     }
-    let trust = match std::env::var_os(AUTHORITIES).filter(|file| !file.is_empty()) {
+    let trust = match kept.doors.variables.filled(AUTHORITIES) {
         None => Trust::PublicRoots,
         Some(file) => {
             let bytes = kept.doors.disk.read(Path::new(&file), MAX_AUTHORITIES_BYTES).map_err(|error| {
@@ -210,7 +203,7 @@ fn server(kept: &Kept, address: &str) -> Result<Way, Unread> {
             Trust::Authorities(String::from_utf8_lossy(&bytes).into_owned())
         }
     };
-    Ok(Way::Server { address: address.to_owned(), trust, token: None })
+    Ok(Way::Server { address: address.to_owned(), trust: kept.doors.trust(trust), token: None })
 }
 
 /// The way to a server, with the credential that castle.yaml names for it.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
 
-use castle_seams::Disk;
 use castle_secrets::Secret;
 use castle_secrets::sops::{Command, KeyPath, Keyring, Opened, Sealed, Surroundings, VARIABLES};
 use castle_spec::values::SecretReference;
 use zeroize::Zeroizing;
 
+use crate::doors::Doors;
 use crate::{terminal, trap};
 
 /// No secret is longer.
@@ -18,21 +18,21 @@ const MAX_SECRET_BYTES: u64 = 1 << 20;
 pub(crate) const IDENTITY_VARIABLE: &str = "SOPS_AGE_KEY";
 
 /// What a reference in `castle_file` refers to. No error repeats any of it.
-pub(crate) fn secret(reference: &SecretReference, castle_file: &Path, disk: &dyn Disk) -> Result<Secret, String> {
+pub(crate) fn secret(reference: &SecretReference, castle_file: &Path, doors: &Doors) -> Result<Secret, String> {
     let folder = castle_file.parent().unwrap_or(Path::new(""));
     let text = match reference {
         SecretReference::Env(name) => {
-            std::env::var(name).map(Secret::from).map_err(|_| format!("the environment has no {name}"))?
+            doors.variables.text(name).map(Secret::from).ok_or_else(|| format!("the environment has no {name}"))?
         }
         SecretReference::File(path) => {
             let file = folder.join(path);
-            let bytes = disk.read(&file, MAX_SECRET_BYTES).map_err(|error| error.to_string())?;
+            let bytes = doors.disk.read(&file, MAX_SECRET_BYTES).map_err(|error| error.to_string())?;
             let bytes = Zeroizing::new(bytes);
             let text = std::str::from_utf8(&bytes).map_err(|_| format!("{} is not text", file.display()))?;
             Secret::from(text.trim_end_matches('\n').to_owned())
         }
         SecretReference::Sops { file, path } => {
-            let opened = open(&folder.join(file), disk)?;
+            let opened = open(&folder.join(file), doors)?;
             if path.is_empty() {
                 let all = opened.clear(opened.format()).map_err(|error| error.to_string())?;
                 let text = std::str::from_utf8(&all).map_err(|_| format!("{file} is not text"))?;
@@ -53,9 +53,9 @@ pub(crate) fn secret(reference: &SecretReference, castle_file: &Path, disk: &dyn
 }
 
 /// A SOPS file, opened with the identities of whoever runs castle.
-fn open(file: &Path, disk: &dyn Disk) -> Result<Opened, String> {
-    let sealed = Sealed::load(file, disk).map_err(|error| error.to_string())?;
-    with_keyring(disk, |keyring| sealed.open(keyring)).map_err(|error| error.to_string())
+fn open(file: &Path, doors: &Doors) -> Result<Opened, String> {
+    let sealed = Sealed::load(file, doors.disk.as_ref()).map_err(|error| error.to_string())?;
+    with_keyring(doors, |keyring| sealed.open(keyring)).map_err(|error| error.to_string())
 }
 
 /// These members of a mapping in a SOPS file.
@@ -63,9 +63,9 @@ pub(crate) fn members(
     file: &Path,
     mapping: &str,
     names: &[&str],
-    disk: &dyn Disk,
+    doors: &Doors,
 ) -> Result<BTreeMap<String, Secret>, String> {
-    let opened = open(file, disk)?;
+    let opened = open(file, doors)?;
     let mut found = BTreeMap::new();
     for name in names {
         let path: KeyPath = format!("{mapping}.{name}").parse().map_err(|error| format!("{mapping}: {error}"))?;
@@ -79,9 +79,9 @@ pub(crate) fn members_there(
     file: &Path,
     mapping: &str,
     names: &[&str],
-    disk: &dyn Disk,
+    doors: &Doors,
 ) -> Result<BTreeMap<String, Secret>, String> {
-    let opened = open(file, disk)?;
+    let opened = open(file, doors)?;
     let member = |name: &&str| {
         let path: KeyPath = format!("{mapping}.{name}").parse().ok()?;
         Some(((*name).to_owned(), Secret::registered(opened.get(&path).ok()?)))
@@ -90,22 +90,22 @@ pub(crate) fn members_there(
 }
 
 /// Lends the identities of whoever runs castle, from all the places where sops looks for them.
-pub(crate) fn with_keyring<T>(disk: &dyn Disk, then: impl FnOnce(&mut Keyring<'_>) -> T) -> T {
-    with_surroundings(disk, |around| then(&mut Keyring::gather(around)))
+pub(crate) fn with_keyring<T>(doors: &Doors, then: impl FnOnce(&mut Keyring<'_>) -> T) -> T {
+    with_surroundings(doors, |around| then(&mut Keyring::gather(around)))
 }
 
 /// The age identities of whoever runs castle, from the same places; none if there are none.
-pub(crate) fn age_identities(disk: &dyn Disk, recipients: &[String]) -> Result<Vec<Zeroizing<String>>, String> {
-    let found = with_surroundings(disk, |around| Keyring::age_identities(around, recipients))?;
+pub(crate) fn age_identities(doors: &Doors, recipients: &[String]) -> Result<Vec<Zeroizing<String>>, String> {
+    let found = with_surroundings(doors, |around| Keyring::age_identities(around, recipients))?;
     Ok(found.iter().map(|identity| Zeroizing::new(identity.expose().to_owned())).collect())
 }
 
-fn with_surroundings<T>(disk: &dyn Disk, then: impl FnOnce(&Surroundings<'_>) -> T) -> T {
-    let variable = |name: &&str| Some(((*name).to_owned(), Secret::from(std::env::var(name).ok()?)));
+fn with_surroundings<T>(doors: &Doors, then: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+    let variable = |name: &&str| Some(((*name).to_owned(), Secret::from(doors.variables.text(name)?)));
     let variables: BTreeMap<String, Secret> = VARIABLES.iter().filter_map(variable).collect();
     let around = Surroundings {
         variables,
-        disk,
+        disk: doors.disk.as_ref(),
         run: &run,
         passphrase: &|what| terminal::ask(&format!("Passphrase of {what}: ")),
     };

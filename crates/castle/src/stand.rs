@@ -16,16 +16,16 @@ use castle_layers::{Placed, Site, Survey, cluster, place, survey, vault};
 use castle_proxmox::client::Client;
 use castle_proxmox::model::{ErrorClass, Mark};
 use castle_proxmox::steps::Ground;
-use castle_seams::{SystemSignals, TcpDial};
 use castle_spec::Node;
 use castle_talos::steps::Wire;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use crate::doors::Doors;
 use crate::drive::{Driven, Setting, drive};
 use crate::furnish::Furnishing;
 use crate::hypervisor;
-use crate::keeping::{Denied, Doors, Kept};
+use crate::keeping::{Denied, Kept};
 use crate::output::{Exit, Printer};
 
 /// The lineage of a castle that nobody has raised yet: no mark bears it.
@@ -132,8 +132,8 @@ pub(crate) struct Identity {
 
 impl Stand {
     /// Opens what `path` names, and the way to its hypervisor. Nothing is asked of it yet.
-    pub(crate) async fn open(path: &Path, printer: &mut Printer) -> Result<Self, Trouble> {
-        let kept = Kept::open(Doors::system(), path).map_err(Trouble::Invalid)?;
+    pub(crate) async fn open(doors: &Doors, path: &Path, printer: &mut Printer) -> Result<Self, Trouble> {
+        let kept = Kept::open(doors, path).map_err(Trouble::Invalid)?;
         let client = hypervisor::connect(&kept, printer).await.map_err(Trouble::Failed)?;
         let site = Site::of(&kept.castle);
         Ok(Self::at(kept, client, site))
@@ -294,9 +294,9 @@ impl Stand {
         let design = Design { castle, nodes, placed, site: &self.site, survey, after: Some(&after) };
         platform::raise(&mut graph, ground, design);
         let wire = Wire {
-            dial: Arc::new(TcpDial { timeout: REACHING }),
+            dial: self.kept.doors.dial(REACHING),
             clock: self.kept.doors.clock.clone(),
-            is_plain: false,
+            is_plain: self.kept.doors.is_plain(),
             patience,
         };
         let plan = cluster::Plan {
@@ -365,7 +365,7 @@ impl Stand {
         lease: &Lease,
         printer: &mut Printer,
     ) -> Result<Driven, Trouble> {
-        let signals = SystemSignals::install().map_err(|error| Trouble::Failed(error.to_string()))?;
+        let signals = self.kept.doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
         let doors = &self.kept.doors;
         let setting = Setting {
             verb,
@@ -379,7 +379,7 @@ impl Stand {
             entropy: doors.entropy.as_ref(),
             fence: lease,
             seal,
-            signals: &signals,
+            signals: signals.as_ref(),
         };
         Ok(drive(graph, setting, printer).await?)
     }

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use castle_datacenter::EMBEDDED_VAULT;
 use castle_engine::CastleId;
 use castle_http::Trust;
 use castle_layers::engine;
-use castle_seams::{Disk, TcpDial};
 use castle_secrets::Secret;
 use castle_secrets::infisical::{Access, Client, Identity, Region};
 use castle_secrets::validate::{self, Kind, Origin};
@@ -18,6 +17,7 @@ use castle_secrets::vault::{Reference, Resolver, Vault};
 use castle_spec::model::{self, Infisical};
 use castle_spec::values::SecretReference;
 
+use crate::doors::Doors;
 use crate::embedded;
 use crate::keeping::Kept;
 use crate::secret::{members, secret};
@@ -44,11 +44,11 @@ impl Chamber {
             None => return Ok(None),
             Some(model::Vault::Infisical(infisical)) => {
                 let path = infisical.path.as_ref().map_or_else(String::new, |path| path.as_str().to_owned());
-                let access = access(infisical, &kept.file, kept.doors.disk.as_ref(), kept.doors.clock.wall())?;
+                let access = access(infisical, &kept.file, &kept.doors)?;
                 (access, address(&infisical.region.to_string()), path)
             }
             Some(model::Vault::Embedded(())) => {
-                let serving = embedded::find(kept.doors.disk.as_ref())?;
+                let serving = embedded::find(&kept.doors)?;
                 let serving =
                     serving.ok_or("the embedded datacenter does not run, and the vault is in it: castle up")?;
                 let path = format!("/castle/{}/embedded", kept.castle.castle.as_str());
@@ -66,8 +66,8 @@ impl Chamber {
             path: path.clone(),
             identity: access.identity.clone(),
         };
-        let dial = Arc::new(TcpDial { timeout: CONNECT_TIMEOUT });
-        let client = Client::new(access, dial, kept.doors.clock.clone());
+        let access = Access { trust: kept.doors.trust(access.trust), ..access };
+        let client = Client::new(access, kept.doors.dial(CONNECT_TIMEOUT), kept.doors.clock.clone());
         let vault: Arc<dyn Vault> = Arc::new(client.map_err(|error| format!("secrets.infisical: {error}"))?);
         Ok(Some(Self { resolver: Resolver::new(vault.clone()), vault, path, inside }))
     }
@@ -107,36 +107,31 @@ fn address(region: &str) -> String {
     }
 }
 
-fn access(infisical: &Infisical, castle_file: &Path, disk: &dyn Disk, now: SystemTime) -> Result<Access, String> {
+fn access(infisical: &Infisical, castle_file: &Path, doors: &Doors) -> Result<Access, String> {
     let named = |key: &str, why: String| format!("secrets.infisical.{key}: {why}");
     let region = Region::parse(&infisical.region.to_string()).map_err(|error| named("region", error.to_string()))?;
     let trust = match &infisical.ca {
         Some(ca) => {
             let file = castle_file.parent().unwrap_or(Path::new("")).join(ca.as_str());
-            let bytes = disk.read(&file, MAX_CA_BYTES).map_err(|error| named("ca", error.to_string()))?;
+            let bytes = doors.disk.read(&file, MAX_CA_BYTES).map_err(|error| named("ca", error.to_string()))?;
             Trust::Authorities(String::from_utf8_lossy(&bytes).into_owned())
         }
         None => Trust::PublicRoots,
     };
-    let identity = identity(&infisical.identity, castle_file, disk, now).map_err(|why| named("identity", why))?;
+    let identity = identity(&infisical.identity, castle_file, doors).map_err(|why| named("identity", why))?;
     let (project, environment) = (infisical.project.as_str().to_owned(), infisical.environment.as_str().to_owned());
     Ok(Access { region, trust, identity, project, environment })
 }
 
 /// A machine identity: a mapping in a SOPS file, or an object as JSON anywhere else.
-fn identity(
-    reference: &SecretReference,
-    castle_file: &Path,
-    disk: &dyn Disk,
-    now: SystemTime,
-) -> Result<Identity, String> {
+fn identity(reference: &SecretReference, castle_file: &Path, doors: &Doors) -> Result<Identity, String> {
     let members = match reference {
         SecretReference::Sops { file, path } => {
             let file = castle_file.parent().unwrap_or(Path::new("")).join(file);
-            members(&file, path, &["clientId", "clientSecret"], disk)?
+            members(&file, path, &["clientId", "clientSecret"], doors)?
         }
         other => {
-            let text = secret(other, castle_file, disk)?;
+            let text = secret(other, castle_file, doors)?;
             let object: BTreeMap<String, String> = serde_json::from_str(text.expose())
                 .map_err(|_| format!("{other} is not an object with clientId and clientSecret, as JSON"))?;
             object.into_iter().map(|(name, value)| (name, Secret::from(value))).collect()
@@ -150,7 +145,7 @@ fn identity(
     ];
     for (name, kind, part) in parts {
         let origin = Origin::new(name, &reference.to_string());
-        validate::check(kind, part, &origin, now).map_err(|invalid| invalid.to_string())?;
+        validate::check(kind, part, &origin, doors.clock.wall()).map_err(|invalid| invalid.to_string())?;
     }
     Ok(identity)
 }

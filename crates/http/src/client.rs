@@ -70,6 +70,7 @@ impl Client {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, TrustError> {
         let tls = match (endpoint.is_secure, trust) {
+            (_, Trust::Plain) => None,
             (true, trust) => Some(tls::connector(trust, None, clock.clone())?),
             (false, Trust::Fingerprint(_)) => {
                 return Err(TrustError {

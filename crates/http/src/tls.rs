@@ -27,6 +27,8 @@ pub enum Trust {
     /// The one whose DER has this SHA-256, and no other. Neither its name nor who signed it nor its dates matter: whoever
     /// wrote down the fingerprint has seen the certificate itself.
     Fingerprint([u8; 32]),
+    /// None is shown: whoever is dialled is in this very process, and TLS is not spoken even where the address says so.
+    Plain,
 }
 
 impl Trust {
@@ -112,6 +114,8 @@ pub(crate) fn connector(
         Trust::PublicRoots => builder.with_root_certificates(public_roots()),
         Trust::Authorities(pem) => builder.with_root_certificates(with_those_in(public_roots(), pem)?),
         Trust::Only(pem) => builder.with_root_certificates(with_those_in(RootCertStore::empty(), pem)?),
+        // Where there is no TLS nobody is asked; were there, nobody would be believed.
+        Trust::Plain => builder.with_root_certificates(RootCertStore::empty()),
         // What is dangerous about it is judged in `Pinned`.
         Trust::Fingerprint(expected) => {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(Pinned { expected: *expected, provider }))

@@ -6,6 +6,7 @@ use castle_engine::{Layer, Outcome, Taking};
 use clap::Args;
 use serde_json::{Map, json};
 
+use crate::doors::Doors;
 use crate::drive::{conclude, problems};
 use crate::output::{Exit, Printer};
 use crate::stand::{LOOKING, Stand, Trouble, while_held};
@@ -20,8 +21,8 @@ pub(crate) struct AdoptArgs {
     path: PathBuf,
 }
 
-pub(crate) async fn adopt(args: &AdoptArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?;
+pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(doors, &args.path, printer).await?;
     let kept = &stand.kept;
     kept.seal().map_err(Trouble::Failed)?;
     stand.knock().await?;

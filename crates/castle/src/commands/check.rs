@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::components::read_lock;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer, Source, object};
 use crate::project::{self, WorkTree};
 use crate::resolved;
@@ -33,7 +34,8 @@ pub(crate) struct CheckArgs {
     explain: Option<String>,
 }
 
-pub(crate) fn run(args: &CheckArgs, disk: &dyn Disk, printer: &mut Printer) -> Exit {
+pub(crate) fn run(args: &CheckArgs, doors: &Doors, printer: &mut Printer) -> Exit {
+    let disk = doors.disk.as_ref();
     if let Some(code) = &args.explain {
         return explain(code, printer);
     }
@@ -43,7 +45,7 @@ pub(crate) fn run(args: &CheckArgs, disk: &dyn Disk, printer: &mut Printer) -> E
         Ok(bytes) => castle_spec::read(&bytes),
         Err(error) => unreadable(disk, &file, &error),
     };
-    let mut further = surroundings(disk, &file, &reading);
+    let mut further = surroundings(doors, &file, &reading);
     reading.problems.append(&mut further);
     let valid = reading.problems.iter().all(|problem| problem.code.severity() != Severity::Error);
 
@@ -122,7 +124,8 @@ fn castles_near(disk: &dyn Disk, file: &Path) -> Vec<String> {
 }
 
 /// What the files around the castle say: those it refers to, and what git would take along.
-fn surroundings(disk: &dyn Disk, file: &Path, reading: &Reading) -> Vec<Problem> {
+fn surroundings(doors: &Doors, file: &Path, reading: &Reading) -> Vec<Problem> {
+    let disk = doors.disk.as_ref();
     let folder = file.parent().unwrap_or(Path::new(""));
     let tree = WorkTree::around(disk, folder);
     let takes = |path: &Path| tree.as_ref().is_some_and(|tree| tree.takes(path));
@@ -165,7 +168,7 @@ fn surroundings(disk: &dyn Disk, file: &Path, reading: &Reading) -> Vec<Problem>
             );
         }
     }
-    if let Some(state) = project::state_folder().filter(|state| takes(&state.join("state"))) {
+    if let Some(state) = project::state_folder(&doors.variables).filter(|state| takes(&state.join("state"))) {
         problems.push(
             Problem::new(
                 Code::StateTracked,

@@ -4,12 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_GIT, EMBEDDED_VAULT, ScaledClock};
-use castle_seams::{Clock, Signals, SystemSignals};
+use castle_seams::Clock;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use crate::doors::Doors;
 use crate::embedded::{self, Serving};
-use crate::keeping::Doors;
 use crate::output::{Exit, Printer};
 
 /// Where Proxmox is usually found.
@@ -43,26 +43,24 @@ enum What {
     Stop,
 }
 
-pub(crate) async fn run(args: &DatacenterArgs, printer: &mut Printer) -> Exit {
-    let doors = Doors::system();
+pub(crate) async fn run(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> Exit {
     let result = match args.what {
-        None => serve(args, &doors, printer).await,
-        Some(What::Status) => status(&doors, printer),
-        Some(What::Stop) => stop(&doors, printer).await,
+        None => serve(args, doors, printer).await,
+        Some(What::Status) => status(doors, printer),
+        Some(What::Stop) => stop(doors, printer).await,
     };
     result.unwrap_or_else(|why| printer.failed("datacenter", &why))
 }
 
 async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, String> {
-    let disk = doors.disk.as_ref();
-    let Some(_claim) = embedded::claim(disk)? else {
+    let Some(_claim) = embedded::claim(doors)? else {
         return Ok(printer.refused("datacenter", "the embedded datacenter runs already: castle datacenter status"));
     };
-    embedded::forget(disk)?;
+    embedded::forget(doors)?;
     if args.listen.is_some_and(|listen| !listen.ip().is_loopback()) {
         return Ok(printer.invalid("datacenter", "the embedded datacenter listens on loopback alone: 127.0.0.1:PORT"));
     }
-    let signals = SystemSignals::install().map_err(|error| error.to_string())?;
+    let signals = doors.signals().map_err(|error| error.to_string())?;
     let clock: Arc<dyn Clock> = Arc::new(ScaledClock::new(doors.clock.clone(), f64::from(args.speed)));
     let datacenter = Datacenter::new(Blueprint::embedded(&args.hosts), clock);
     let usual = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
@@ -76,8 +74,8 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
     };
     let served = served.map_err(|error| error.to_string())?;
     let vault = datacenter.serve_vault(EMBEDDED_VAULT, usual(0)).await.map_err(|error| error.to_string())?;
-    let files = doors.disk.clone();
-    datacenter.follow_repositories(EMBEDDED_GIT, Arc::new(move |name| embedded::followed(files.as_ref(), name)));
+    let files = doors.clone();
+    datacenter.follow_repositories(EMBEDDED_GIT, Arc::new(move |name| embedded::followed(&files, name)));
     let git = datacenter.serve_git(EMBEDDED_GIT, usual(0)).await.map_err(|error| error.to_string())?;
     let serving = Serving {
         address: served.address,
@@ -90,7 +88,7 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
         git: git.address,
         git_fingerprint: git.fingerprint.clone(),
     };
-    embedded::announce(disk, &serving)?;
+    embedded::announce(doors, &serving)?;
     tell(&serving, printer);
     printer.say("Ctrl-C ends it.");
     signals.next().await;
@@ -128,7 +126,7 @@ fn tell(serving: &Serving, printer: &mut Printer) {
 }
 
 fn status(doors: &Doors, printer: &mut Printer) -> Result<Exit, String> {
-    match embedded::find(doors.disk.as_ref())? {
+    match embedded::find(doors)? {
         Some(serving) => tell(&serving, printer),
         None => {
             printer.say("The embedded datacenter does not run. castle datacenter starts it.");

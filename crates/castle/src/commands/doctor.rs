@@ -1,7 +1,6 @@
 //! `castle doctor`: what is in the way of a castle, asked of the world without changing it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{CastleId, Fault};
@@ -10,13 +9,13 @@ use castle_layers::Site;
 use castle_layers::doctor::{Case, Finding, Verdict, examine, needs, pointless_after};
 use castle_proxmox::client::{Access, Client, Token};
 use castle_proxmox::model::{Release, pveum};
-use castle_seams::TcpDial;
 use castle_spec::model::Platform;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::doors::Doors;
 use crate::hypervisor;
-use crate::keeping::{Doors, Kept};
+use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
 use crate::preflight;
 use crate::stand::{Stand, Trouble};
@@ -45,8 +44,8 @@ pub(crate) struct DoctorArgs {
     release: Option<u32>,
 }
 
-pub(crate) async fn doctor(args: &DoctorArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let kept = Kept::open(Doors::system(), &args.path).map_err(Trouble::Invalid)?;
+pub(crate) async fn doctor(args: &DoctorArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let kept = Kept::open(doors, &args.path).map_err(Trouble::Invalid)?;
     let site = Site::of(&kept.castle);
     if args.pveum {
         return Ok(commands(args, &kept, &site, printer).await);
@@ -76,14 +75,14 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
         },
         Err(why) => doubtful(why),
     };
-    let dial = TcpDial { timeout: CONNECT_TIMEOUT };
+    let dial = kept.doors.dial(CONNECT_TIMEOUT);
     let case = Case {
         client: &stand.client,
         site: &stand.site,
         castle: &kept.castle,
         nodes: &kept.nodes,
         identity: &identity,
-        dial: &dial,
+        dial: dial.as_ref(),
         probe_addresses,
     };
     let mut findings = examine(case).await;
@@ -150,8 +149,8 @@ async fn fingerprint_seen(kept: &Kept) -> Option<String> {
         trust: Trust::Fingerprint([0; 32]),
         token: Token::parse("nobody@pve!nobody=nothing").ok()?,
     };
-    let dial = Arc::new(TcpDial { timeout: CONNECT_TIMEOUT });
-    let refusal = Client::new(access, dial, kept.doors.clock.clone()).ok()?.release().await.err()?;
+    let refusal =
+        Client::new(access, kept.doors.dial(CONNECT_TIMEOUT), kept.doors.clock.clone()).ok()?.release().await.err()?;
     let (_, rest) = refusal.sentence.split_once("the fingerprint ")?;
     Some(rest.split(',').next()?.to_owned())
 }

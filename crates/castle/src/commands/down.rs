@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::commands::confirm::confirmed;
 use crate::commands::rebirth;
+use crate::doors::Doors;
 use crate::drive::{Driven, conclude, journal_of};
 use crate::keeping::Kept;
 use crate::output::{Exit, Printer, table};
@@ -35,8 +36,8 @@ pub(crate) struct DownArgs {
     yes: bool,
 }
 
-pub(crate) async fn down(args: &DownArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?;
+pub(crate) async fn down(args: &DownArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(doors, &args.path, printer).await?;
     let identity = stand.identify().await?;
     let doomed = doomed(&stand, &identity.castle, args.keep_image).await?;
     printer.say(&listed(&doomed));

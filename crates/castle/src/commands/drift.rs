@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use castle_engine::{Outcome, Report};
-use castle_seams::{Signals, SystemSignals};
 use clap::Args;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 
 use super::plan::planned;
+use crate::doors::Doors;
 use crate::drive::problems;
 use crate::output::{Exit, Printer, table};
 use crate::stand::{LOOKING, Stand, Trouble};
@@ -51,14 +51,14 @@ impl Drifted {
     }
 }
 
-pub(crate) async fn drift(args: &DriftArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?;
+pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(doors, &args.path, printer).await?;
     stand.knock().await?;
     if !args.watch {
         let report = look(&stand).await?;
         return Ok(tell(&stand, &report, printer));
     }
-    let signals = SystemSignals::install().map_err(|error| Trouble::Failed(error.to_string()))?;
+    let signals = doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
     let mut last = None;
     loop {
         let report = look(&stand).await?;

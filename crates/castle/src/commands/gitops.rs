@@ -6,7 +6,8 @@ use castle_gitops::Severity;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::keeping::{Doors, Kept};
+use crate::doors::Doors;
+use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
 use crate::preflight::{self, Judged};
 use crate::repository::{Repository, Unread};
@@ -51,11 +52,11 @@ struct CheckArgs {
     explain: Option<String>,
 }
 
-pub(crate) async fn run(args: &GitopsArgs, printer: &mut Printer) -> Exit {
+pub(crate) async fn run(args: &GitopsArgs, doors: &Doors, printer: &mut Printer) -> Exit {
     let What::Check(args) = &args.what;
     let ended = match &args.explain {
         Some(code) => explain(code, printer),
-        None => check(args, printer).await,
+        None => check(args, doors, printer).await,
     };
     stand::end("gitops", ended, printer)
 }
@@ -76,8 +77,8 @@ fn explain(code: &str, printer: &mut Printer) -> Result<Exit, Trouble> {
     }
 }
 
-async fn check(args: &CheckArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let kept = Kept::open(Doors::system(), &args.path).map_err(Trouble::Invalid)?;
+async fn check(args: &CheckArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let kept = Kept::open(doors, &args.path).map_err(Trouble::Invalid)?;
     let own = kept.castle.gitops.as_ref().map(|gitops| gitops.repository.as_str());
     let repository = match &args.source {
         Some(source) if Some(source.as_str()) != own => Repository::at(&kept, source).map(Some),

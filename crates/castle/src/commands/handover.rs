@@ -1,7 +1,6 @@
 //! `castle handover`: a component that goes from castle to Flux, or back, as it stands.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use castle_components::{Fit, choose};
@@ -14,7 +13,7 @@ use castle_kubernetes::model::{Mark, Object};
 use castle_kubernetes::steps::{Keeper, Proof, Waiting, declared, give, prove, recorded, take};
 use castle_layers::layer_of;
 use castle_layers::owners::keeper;
-use castle_seams::{BoxFuture, Clock, SystemSignals, TcpDial};
+use castle_seams::BoxFuture;
 use castle_spec::ComponentName;
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -22,8 +21,9 @@ use serde_json::{Map, Value, json};
 use crate::commands::confirm::confirmed;
 use crate::commands::owners::api_access;
 use crate::components::Manifests;
+use crate::doors::Doors;
 use crate::drive::{Setting, conclude, drive, problems};
-use crate::keeping::{Doors, Kept};
+use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
 use crate::stand::{REACHING, Trouble, while_held};
 
@@ -65,16 +65,15 @@ pub(crate) struct HandoverArgs {
 /// Gives a client of the castle's API to those who need one, once it answers.
 struct Reached {
     access: Access,
-    clock: Arc<dyn Clock>,
+    doors: Doors,
 }
 
 impl Reached {
     fn api(&self) -> Result<Api, Fault> {
-        let dial = Arc::new(TcpDial { timeout: REACHING });
         let unfit = |error: castle_kubernetes::client::AccessError| {
             Fault::new(castle_engine::Class::Final, "the API", error.to_string())
         };
-        Api::new(&self.access, dial, self.clock.clone()).map_err(unfit)
+        Api::new(&self.access, self.doors.dial(REACHING), self.doors.clock.clone()).map_err(unfit)
     }
 }
 
@@ -110,11 +109,11 @@ struct Move<'m> {
     access: Access,
 }
 
-pub(crate) async fn handover(args: &HandoverArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let kept = Kept::open(Doors::system(), &args.path).map_err(Trouble::Invalid)?;
+pub(crate) async fn handover(args: &HandoverArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let kept = Kept::open(doors, &args.path).map_err(Trouble::Invalid)?;
     let to = if args.to == "flux" { Keeper::Flux } else { Keeper::Castle };
     let name = agreed(args, &kept, to)?;
-    let objects = if to == Keeper::Castle { wanted_objects(args, name).await? } else { Vec::new() };
+    let objects = if to == Keeper::Castle { wanted_objects(args, doors, name).await? } else { Vec::new() };
     kept.seal().map_err(Trouble::Failed)?;
     let access = api_access(&kept).await?;
     let mark = Mark::new(kept.castle.castle.as_str(), layer_of(name), name.word());
@@ -143,8 +142,8 @@ fn agreed(args: &HandoverArgs, kept: &Kept, to: Keeper) -> Result<ComponentName,
 }
 
 /// What castle wants of a component, as it would install it.
-async fn wanted_objects(args: &HandoverArgs, name: ComponentName) -> Result<Vec<Object>, Trouble> {
-    let manifests = Manifests::open(&args.path, args.mirror.as_deref())?;
+async fn wanted_objects(args: &HandoverArgs, doors: &Doors, name: ComponentName) -> Result<Vec<Object>, Trouble> {
+    let manifests = Manifests::open(doors, &args.path, args.mirror.as_deref())?;
     let chosen = choose(&manifests.castle, manifests.lock.as_ref(), manifests.supply.mirror().is_some());
     let chosen = chosen.map_err(|error| Trouble::Failed(error.to_string()))?;
     let Some(chosen) = chosen.iter().find(|chosen| chosen.wanted.name == name) else { return Ok(Vec::new()) };
@@ -196,7 +195,7 @@ impl Move<'_> {
     }
 
     fn reached(&self) -> Reached {
-        Reached { access: self.access.clone(), clock: self.kept.doors.clock.clone() }
+        Reached { access: self.access.clone(), doors: self.kept.doors.clone() }
     }
 
     fn graph(&self) -> Result<Graph, Trouble> {
@@ -226,7 +225,7 @@ impl Move<'_> {
         printer: &mut Printer,
     ) -> Result<crate::drive::Driven, Trouble> {
         let (doors, seal) = (&self.kept.doors, self.kept.seal().map_err(Trouble::Failed)?);
-        let signals = SystemSignals::install().map_err(|error| Trouble::Failed(error.to_string()))?;
+        let signals = doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
         let setting = Setting {
             verb: "handover",
             castle: castle.clone(),
@@ -239,7 +238,7 @@ impl Move<'_> {
             entropy: doors.entropy.as_ref(),
             fence: lease,
             seal: Some(&seal),
-            signals: &signals,
+            signals: signals.as_ref(),
         };
         Ok(drive(self.graph()?, setting, printer).await?)
     }

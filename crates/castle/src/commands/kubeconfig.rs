@@ -1,12 +1,12 @@
 //! `castle kubeconfig`: what `kubectl` needs, issued from the bundle.
 
 use castle_layers::cluster::api_address;
-use castle_seams::SystemKeyMint;
 use castle_talos::model::clients;
 use clap::Args;
 
-use crate::issuing::{Issue, bundle, doors};
-use crate::keeping::{Doors, Kept};
+use crate::doors::Doors;
+use crate::issuing::{Issue, bundle, doors as issuers};
+use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
 use crate::stand::Trouble;
 
@@ -19,12 +19,12 @@ pub(crate) struct KubeconfigArgs {
     issue: Issue,
 }
 
-pub(crate) async fn kubeconfig(args: &KubeconfigArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let kept = Kept::open(Doors::system(), &args.issue.path).map_err(Trouble::Invalid)?;
-    let (bundle, mint) = (bundle(&kept).await?, SystemKeyMint);
+pub(crate) async fn kubeconfig(args: &KubeconfigArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let kept = Kept::open(doors, &args.issue.path).map_err(Trouble::Invalid)?;
+    let bundle = bundle(&kept).await?;
     let address = api_address(&kept.castle, &kept.nodes);
     let name = kept.castle.castle.as_str();
-    let text = clients::kubeconfig(&bundle, name, &address, args.issue.lifetime(), doors(&kept, &mint)).await;
+    let text = clients::kubeconfig(&bundle, name, &address, args.issue.lifetime(), issuers(&kept)).await;
     let text = text.map_err(|error| Trouble::Failed(error.to_string()))?;
     args.issue.deliver("kubeconfig", &kept, &text, clients::merge_kubeconfig, printer)
 }

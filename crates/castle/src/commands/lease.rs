@@ -5,7 +5,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::commands::confirm::confirmed;
-use crate::keeping::{Doors, Kept};
+use crate::doors::Doors;
+use crate::keeping::Kept;
 use crate::output::{Exit, Printer, ago};
 
 /// See who works on a castle, and take over from someone who is gone
@@ -34,9 +35,9 @@ enum What {
     },
 }
 
-pub(crate) async fn run(args: &LeaseArgs, printer: &mut Printer) -> Exit {
+pub(crate) async fn run(args: &LeaseArgs, doors: &Doors, printer: &mut Printer) -> Exit {
     let (What::Show { path } | What::Take { path, .. }) = &args.what;
-    let kept = match Kept::open(Doors::system(), path) {
+    let kept = match Kept::open(doors, path) {
         Ok(kept) => kept,
         Err(why) => return printer.invalid("lease", &why),
     };

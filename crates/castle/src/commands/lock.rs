@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::components::Manifests;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer, table};
 use crate::stand::Trouble;
 
@@ -31,8 +32,8 @@ pub(crate) struct LockArgs {
     mirror: Option<PathBuf>,
 }
 
-pub(crate) async fn lock(args: &LockArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let manifests = Manifests::open(&args.path, args.mirror.as_deref())?;
+pub(crate) async fn lock(args: &LockArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let manifests = Manifests::open(doors, &args.path, args.mirror.as_deref())?;
     let name = manifests.castle.castle.as_str().to_owned();
     let is_embedded = matches!(manifests.castle.platform.value, Platform::Embedded(_));
     if is_embedded && manifests.lock.is_none() && manifests.supply.mirror().is_none() {

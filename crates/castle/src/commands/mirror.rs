@@ -10,12 +10,13 @@ use castle_components::pins::upstream;
 use castle_components::source::Source;
 use castle_components::{Chosen, Fit, choose};
 use castle_kubernetes::model::manifest;
-use castle_seams::{Disk, SystemDisk};
+use castle_seams::Disk;
 use castle_spec::ComponentName;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::components::Manifests;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer, table};
 use crate::stand::Trouble;
 
@@ -48,10 +49,12 @@ enum What {
     },
 }
 
-pub(crate) async fn mirror(args: &MirrorArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
+pub(crate) async fn mirror(args: &MirrorArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     match &args.what {
-        What::Pull { folder, path, mirror } => pull(folder, &Manifests::open(path, mirror.as_deref())?, printer).await,
-        What::Verify { mirror } => verify(mirror, printer),
+        What::Pull { folder, path, mirror } => {
+            pull(folder, &Manifests::open(doors, path, mirror.as_deref())?, printer).await
+        }
+        What::Verify { mirror } => verify(mirror, doors, printer),
     }
 }
 
@@ -124,8 +127,8 @@ fn already(disk: &Arc<dyn Disk>, folder: &Path) -> Result<Vec<Listed>, Trouble> 
     Ok(mirror.listed().to_vec())
 }
 
-fn verify(place: &Path, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let mirror = Mirror::open(Arc::new(SystemDisk), place).map_err(|error| Trouble::Invalid(error.to_string()))?;
+fn verify(place: &Path, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let mirror = Mirror::open(doors.disk.clone(), place).map_err(|error| Trouble::Invalid(error.to_string()))?;
     let mut rows = vec![["component", "version", "file", "state"].map(str::to_owned)];
     let (mut files, mut is_whole): (Vec<Value>, bool) = (Vec::new(), true);
     for listed in mirror.listed() {

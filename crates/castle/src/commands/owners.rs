@@ -2,20 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use castle_kubernetes::client::{Access, Api, Resource};
 use castle_kubernetes::model::Ownership;
 use castle_kubernetes::steps::{Tenure, survey, tenures};
 use castle_layers::cluster::access;
 use castle_layers::owners::known;
-use castle_seams::{SystemKeyMint, TcpDial};
 use castle_talos::steps::Keys;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::doors::Doors;
 use crate::issuing::{bundle, doors};
-use crate::keeping::{Doors, Kept};
+use crate::keeping::Kept;
 use crate::output::{Exit, Printer, table};
 use crate::stand::{REACHING, Trouble, with_next};
 
@@ -52,8 +51,7 @@ impl OwnersArgs {
     }
 }
 
-pub(crate) async fn owners(args: &OwnersArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let outside = Doors::system();
+pub(crate) async fn owners(args: &OwnersArgs, outside: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let (path, object) = args.meant(|path| outside.disk.metadata(path).is_ok());
     if object.as_ref().is_some_and(|(_, name)| name.is_empty()) {
         return Err(Trouble::Invalid("name an object as KIND/NAME: deployment/coredns".to_owned()));
@@ -87,15 +85,13 @@ pub(crate) async fn owners(args: &OwnersArgs, printer: &mut Printer) -> Result<E
 
 /// How castle reaches the castle's API.
 pub(crate) async fn api_access(kept: &Kept) -> Result<Access, Trouble> {
-    let mint = SystemKeyMint;
-    let keys = Keys::issue(bundle(kept).await?, doors(kept, &mint)).await?;
-    Ok(access(&kept.castle, &kept.nodes, &keys, false))
+    let keys = Keys::issue(bundle(kept).await?, doors(kept)).await?;
+    Ok(access(&kept.castle, &kept.nodes, &keys, kept.doors.is_plain()))
 }
 
 /// Castle's client of the castle's API.
 pub(crate) async fn connect(kept: &Kept) -> Result<Api, Trouble> {
-    let dial = Arc::new(TcpDial { timeout: REACHING });
-    let api = Api::new(&api_access(kept).await?, dial, kept.doors.clock.clone());
+    let api = Api::new(&api_access(kept).await?, kept.doors.dial(REACHING), kept.doors.clock.clone());
     api.map_err(|error| Trouble::Failed(error.to_string()))
 }
 

@@ -8,6 +8,7 @@ use clap::Args;
 use futures_util::future::join;
 use serde_json::{Value, json};
 
+use crate::doors::Doors;
 use crate::drive::{problems, remembered};
 use crate::output::{Exit, Printer, table};
 use crate::planned::Planned;
@@ -36,8 +37,8 @@ pub(crate) struct PlanArgs {
     out: Option<PathBuf>,
 }
 
-pub(crate) async fn plan(args: &PlanArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?.with_mirror(args.mirror.as_deref());
+pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
     stand.knock().await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::commands::confirm::confirmed;
 use crate::commands::down::{Ending, Removal, counted, doomed, listed};
 use crate::commands::up::{UpArgs, up};
+use crate::doors::Doors;
 use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
 use crate::preflight::preflight;
@@ -97,8 +98,8 @@ impl Times {
     }
 }
 
-pub(crate) async fn rebirth(args: &RebirthArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?.with_mirror(args.mirror.as_deref());
+pub(crate) async fn rebirth(args: &RebirthArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
     let kept = &stand.kept;
     let identity = stand.identify().await?;
     let noted = find(kept).await?.filter(|begun| begun.is_about(&identity.castle));
@@ -121,7 +122,7 @@ pub(crate) async fn rebirth(args: &RebirthArgs, printer: &mut Printer) -> Result
     };
     let start = clock.monotonic();
     printer.hold_result();
-    let ended = up(&UpArgs::of(&args.path, args.mirror.as_deref()), printer).await;
+    let ended = up(&UpArgs::of(&args.path, args.mirror.as_deref()), doors, printer).await;
     let mut object = part("up", ended, printer)?.map_err(Trouble::Said)?;
     let raised = clock.monotonic().saturating_sub(start);
     let castle = kept.castle_id().await.map_err(Trouble::Failed)?;

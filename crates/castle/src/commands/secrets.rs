@@ -16,7 +16,7 @@ use castle_secrets::sops::{Problem, SopsError};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::keeping::Doors;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::stand::{self, Trouble};
 
@@ -45,18 +45,17 @@ enum What {
     ImportEnv(import_env::ImportEnvArgs),
 }
 
-pub(crate) async fn run(args: &SecretsArgs, printer: &mut Printer) -> Exit {
-    let doors = Doors::system();
+pub(crate) async fn run(args: &SecretsArgs, doors: &Doors, printer: &mut Printer) -> Exit {
     let ended = match &args.what {
-        What::View(args) => view::run(args, &doors, printer),
-        What::Edit(args) => edit::run(args, &doors, printer).await,
-        What::Get(args) => get::run(args, &doors, printer),
-        What::Set(args) => set::run(args, &doors, printer),
-        What::Encrypt(args) => encrypt::run(args, &doors, printer),
-        What::Decrypt(args) => decrypt::run(args, &doors, printer),
-        What::Updatekeys(args) => updatekeys::run(args, &doors, printer),
-        What::Rotate(args) => rotate::run(args, &doors, printer),
-        What::ImportEnv(args) => import_env::run(args, &doors, printer),
+        What::View(args) => view::run(args, doors, printer),
+        What::Edit(args) => edit::run(args, doors, printer).await,
+        What::Get(args) => get::run(args, doors, printer),
+        What::Set(args) => set::run(args, doors, printer),
+        What::Encrypt(args) => encrypt::run(args, doors, printer),
+        What::Decrypt(args) => decrypt::run(args, doors, printer),
+        What::Updatekeys(args) => updatekeys::run(args, doors, printer),
+        What::Rotate(args) => rotate::run(args, doors, printer),
+        What::ImportEnv(args) => import_env::run(args, doors, printer),
     };
     stand::end("secrets", ended, printer)
 }

@@ -6,7 +6,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::commands::confirm::confirmed;
-use crate::keeping::{Doors, Kept};
+use crate::doors::Doors;
+use crate::keeping::Kept;
 use crate::output::{Exit, Printer, ago, table};
 
 /// Look at what castle remembers of a castle, and bring an older memory back
@@ -47,11 +48,11 @@ enum What {
     },
 }
 
-pub(crate) async fn run(args: &StateArgs, printer: &mut Printer) -> Exit {
+pub(crate) async fn run(args: &StateArgs, doors: &Doors, printer: &mut Printer) -> Exit {
     let path = match &args.what {
         What::Show { path } | What::History { path, .. } | What::Restore { path, .. } => path,
     };
-    let kept = match Kept::open(Doors::system(), path) {
+    let kept = match Kept::open(doors, path) {
         Ok(kept) => kept,
         Err(why) => return printer.invalid("state", &why),
     };

@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::commands::owners::connect;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer, table};
 use crate::stand::{LOOKING, Stand, Trouble};
 
@@ -30,8 +31,8 @@ pub(crate) struct StatusArgs {
     mirror: Option<PathBuf>,
 }
 
-pub(crate) async fn status(args: &StatusArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?.with_mirror(args.mirror.as_deref());
+pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
     if let Err(trouble) = stand.furnishing().await {
         printer.complain_to_people(&format!("What is inside of the cluster is not looked at: {}\n", trouble.told()));
         stand.leave_inside();

@@ -1,12 +1,12 @@
 //! `castle talosconfig`: what `talosctl` needs, issued from the bundle.
 
-use castle_seams::SystemKeyMint;
 use castle_spec::{Node, Role};
 use castle_talos::model::clients;
 use clap::Args;
 
-use crate::issuing::{Issue, bundle, doors};
-use crate::keeping::{Doors, Kept};
+use crate::doors::Doors;
+use crate::issuing::{Issue, bundle, doors as issuers};
+use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
 use crate::stand::Trouble;
 
@@ -20,15 +20,15 @@ pub(crate) struct TalosconfigArgs {
     issue: Issue,
 }
 
-pub(crate) async fn talosconfig(args: &TalosconfigArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let kept = Kept::open(Doors::system(), &args.issue.path).map_err(Trouble::Invalid)?;
-    let (bundle, mint) = (bundle(&kept).await?, SystemKeyMint);
+pub(crate) async fn talosconfig(args: &TalosconfigArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let kept = Kept::open(doors, &args.issue.path).map_err(Trouble::Invalid)?;
+    let bundle = bundle(&kept).await?;
     let addresses = |keep: fn(&&Node) -> bool| -> Vec<String> {
         kept.nodes.iter().filter(keep).map(|node| node.address.value.to_string()).collect()
     };
     let (endpoints, nodes) = (addresses(|node| node.role == Role::ControlPlane), addresses(|_| true));
     let (name, lifetime) = (kept.castle.castle.as_str(), args.issue.lifetime());
-    let text = clients::talosconfig(&bundle, name, &endpoints, &nodes, lifetime, doors(&kept, &mint)).await;
+    let text = clients::talosconfig(&bundle, name, &endpoints, &nodes, lifetime, issuers(&kept)).await;
     let text = text.map_err(|error| Trouble::Failed(error.to_string()))?;
     args.issue.deliver("talosconfig", &kept, &text, clients::merge_talosconfig, printer)
 }

@@ -10,7 +10,8 @@ use castle_seams::Disk;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::keeping::{Doors, Kept};
+use crate::doors::Doors;
+use crate::keeping::Kept;
 use crate::output::{Exit, Printer, table};
 use crate::stand::Trouble;
 
@@ -37,8 +38,8 @@ pub(crate) struct TimelineArgs {
     html: Option<PathBuf>,
 }
 
-pub(crate) async fn timeline(args: &TimelineArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let kept = Kept::open(Doors::system(), &args.path).map_err(Trouble::Invalid)?;
+pub(crate) async fn timeline(args: &TimelineArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let kept = Kept::open(doors, &args.path).map_err(Trouble::Invalid)?;
     let timeline = last(kept.doors.disk.as_ref(), &kept.own_folder());
     let timeline = timeline.ok_or_else(|| {
         Trouble::Failed(format!(

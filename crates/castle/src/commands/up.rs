@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::commands::rebirth;
+use crate::doors::Doors;
 use crate::drive::{conclude, problems};
 use crate::output::{Exit, Printer};
 use crate::planned::Planned;
@@ -50,8 +51,8 @@ impl UpArgs {
     }
 }
 
-pub(crate) async fn up(args: &UpArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?.with_mirror(args.mirror.as_deref());
+pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
     let planned = args.plan.as_ref().map(|file| Planned::read(stand.kept.doors.disk.as_ref(), file)).transpose()?;
     let deep = planned.as_ref().map_or(args.deep, |planned| planned.deep);
     let kept = &stand.kept;

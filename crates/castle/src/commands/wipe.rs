@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::commands::confirm::{confirmed, typed};
 use crate::commands::down::{Removal, listed};
+use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::stand::{Stand, Trouble};
 
@@ -31,8 +32,8 @@ pub(crate) struct WipeArgs {
     confirm: Option<String>,
 }
 
-pub(crate) async fn wipe(args: &WipeArgs, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(&args.path, printer).await?;
+pub(crate) async fn wipe(args: &WipeArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(doors, &args.path, printer).await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, false);
     let within = platform::within(&ground).await?;

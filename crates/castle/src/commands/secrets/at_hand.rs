@@ -6,7 +6,7 @@ use castle_seams::{Disk, DiskErrorKind};
 use castle_secrets::sops::{Config, Layout, Opened, Policy, Rule, Sealed};
 use clap::Args;
 
-use crate::keeping::Doors;
+use crate::doors::Doors;
 use crate::project::WorkTree;
 use crate::secret::with_keyring;
 use crate::stand::Trouble;
@@ -22,10 +22,11 @@ pub(super) struct For {
 
 impl For {
     /// The policy for `file`, which need not exist yet.
-    pub(super) fn policy(&self, file: &Path, rule: Option<Rule>, disk: &dyn Disk) -> Result<Policy, Trouble> {
+    pub(super) fn policy(&self, file: &Path, rule: Option<Rule>, doors: &Doors) -> Result<Policy, Trouble> {
+        let disk = doors.disk.as_ref();
         let mut named: Vec<String> = self.recipients.clone();
         if named.is_empty() {
-            let variable = std::env::var("SOPS_AGE_RECIPIENTS").unwrap_or_default();
+            let variable = doors.variables.text("SOPS_AGE_RECIPIENTS").unwrap_or_default();
             named = variable.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
         }
         let whole = absolute(file, disk)?;
@@ -65,7 +66,7 @@ impl Taken {
         let disk = doors.disk.as_ref();
         let sealed = Sealed::load(file, disk)?;
         let before = disk.read(file, castle_secrets::sops::MAX_FILE_BYTES).ok();
-        let opened = with_keyring(disk, |keyring| sealed.open(keyring))?.laid_out(layout(file, disk));
+        let opened = with_keyring(doors, |keyring| sealed.open(keyring))?.laid_out(layout(file, disk));
         Ok(Self { opened, before, file: file.to_owned() })
     }
 
@@ -75,7 +76,7 @@ impl Taken {
         match disk.metadata(file) {
             Err(error) if error.kind == DiskErrorKind::NotFound => {
                 let format = castle_secrets::sops::Format::of(file)?;
-                let policy = whom.policy(file, None, disk)?;
+                let policy = whom.policy(file, None, doors)?;
                 let nothing: &[u8] = if format == castle_secrets::sops::Format::Json { b"{}" } else { b"" };
                 let name = file.display().to_string();
                 let opened = Opened::fresh(&name, format, nothing, &policy, doors.entropy.as_ref())?;

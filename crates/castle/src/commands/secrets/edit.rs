@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use castle_seams::{Clock, Signal, Signals, SystemSignals, terminate};
+use castle_seams::{Signal, Signals, terminate};
 use castle_secrets::sops::{Format, command_words};
 use clap::Args;
 use futures_util::future::{Either, select};
@@ -12,7 +12,7 @@ use super::at_hand::{For, Taken};
 use super::done;
 use super::workbench::Workbench;
 use crate::commands::confirm::confirmed;
-use crate::keeping::Doors;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::secret::IDENTITY_VARIABLE;
 use crate::stand::Trouble;
@@ -35,17 +35,17 @@ pub(crate) struct EditArgs {
 }
 
 pub(super) async fn run(args: &EditArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let signals = SystemSignals::install().map_err(|error| Trouble::Failed(error.to_string()))?;
+    let signals = doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
     let mut taken = Taken::open_or_begin(&args.file, &args.whom, doors)?;
     let format = taken.opened.format();
     let is_blank = taken.is_new() && format != Format::Json;
     let before = if is_blank { Zeroizing::default() } else { taken.opened.clear(format)? };
     let folders: Vec<PathBuf> =
-        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).into_iter().chain(["/dev/shm".into()]).collect();
+        doors.variables.get("XDG_RUNTIME_DIR").map(PathBuf::from).into_iter().chain(["/dev/shm".into()]).collect();
     let ending = args.file.extension().map(|ending| format!(".{}", ending.display())).unwrap_or_default();
     let bench = Workbench::lay_out(&folders, &ending, &before, doors.disk.as_ref(), doors.entropy.as_ref())?;
     loop {
-        edited(&bench.file, &signals, doors.clock.as_ref()).await?;
+        edited(&bench.file, signals.as_ref(), doors).await?;
         let after = bench.read()?;
         if after == before {
             return Ok(done(printer, "edit", &args.file, &format!("{} is as it was", args.file.display())));
@@ -60,9 +60,10 @@ pub(super) async fn run(args: &EditArgs, doors: &Doors, printer: &mut Printer) -
 }
 
 /// Runs the editor until it ends, or until castle is asked to stop.
-async fn edited(file: &Path, signals: &dyn Signals, clock: &dyn Clock) -> Result<(), Trouble> {
+async fn edited(file: &Path, signals: &dyn Signals, doors: &Doors) -> Result<(), Trouble> {
+    let clock = doors.clock.as_ref();
     let named =
-        ["SOPS_EDITOR", "EDITOR"].iter().filter_map(|name| std::env::var(name).ok()).find(|name| !name.is_empty());
+        ["SOPS_EDITOR", "EDITOR"].iter().filter_map(|name| doors.variables.text(name)).find(|name| !name.is_empty());
     let named = named.unwrap_or_else(|| "vi".to_owned());
     let words = command_words(&named).ok_or_else(|| Trouble::Invalid(format!("the editor `{named}` is no command")))?;
     let mut child = Command::new(&words[0])

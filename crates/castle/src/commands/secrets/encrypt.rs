@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::at_hand::{For, write};
 use super::done;
-use crate::keeping::Doors;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::stand::Trouble;
 
@@ -48,7 +48,7 @@ pub(super) fn run(args: &EncryptArgs, doors: &Doors, printer: &mut Printer) -> R
         (_, Some(regex)) => Some(Rule::new("unencrypted_regex", regex)),
         _ => None,
     };
-    let policy = args.whom.policy(place, rule.transpose().map_err(Trouble::Invalid)?, disk)?;
+    let policy = args.whom.policy(place, rule.transpose().map_err(Trouble::Invalid)?, doors)?;
     let name = args.file.display().to_string();
     let mut fresh = Opened::fresh(&name, format, &clear, &policy, doors.entropy.as_ref())?;
     let sealed = fresh.seal(doors.clock.wall(), doors.entropy.as_ref())?;

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::at_hand::{For, Taken};
 use super::done;
-use crate::keeping::Doors;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::stand::Trouble;
 
@@ -54,7 +54,7 @@ fn values(args: &ImportEnvArgs, doors: &Doors) -> Result<Vec<(String, Value)>, T
         }
         let one = |name: &String| {
             let missing = || Trouble::Invalid(format!("the environment has no {name}, or it is not text"));
-            let value = std::env::var(name).map(Zeroizing::new).map_err(|_| missing())?;
+            let value = doors.variables.text(name).map(Zeroizing::new).ok_or_else(missing)?;
             Ok((name.clone(), Value::text(&value)))
         };
         return args.names.iter().map(one).collect();

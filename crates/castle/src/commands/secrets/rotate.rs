@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::at_hand::Taken;
 use super::done;
-use crate::keeping::Doors;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::stand::Trouble;
 

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::at_hand::{For, Taken};
 use super::done;
-use crate::keeping::Doors;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::stand::Trouble;
 use crate::terminal;

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::at_hand::{For, Taken};
 use super::done;
 use crate::commands::confirm::confirmed;
-use crate::keeping::Doors;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::stand::Trouble;
 
@@ -25,7 +25,7 @@ pub(crate) struct UpdatekeysArgs {
 }
 
 pub(super) fn run(args: &UpdatekeysArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let policy = args.whom.policy(&args.file, None, doors.disk.as_ref())?;
+    let policy = args.whom.policy(&args.file, None, doors)?;
     let mut taken = Taken::open(&args.file, doors)?;
     let Some((change, bytes)) = taken.opened.update_keys(&policy, doors.entropy.as_ref())? else {
         return Ok(done(

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 
 use super::at_hand::Taken;
 use super::refuse_objects;
-use crate::keeping::Doors;
+use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::stand::Trouble;
 
