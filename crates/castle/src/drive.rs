@@ -39,6 +39,10 @@ pub struct Setting<'s> {
     pub nodes: Vec<String>,
     /// Only this layer may be changed.
     pub layer: Option<Layer>,
+    /// How long it may take in all.
+    pub within: Option<Duration>,
+    /// Whether it goes on from another run of the same verb: what that has left open was told.
+    pub goes_on: bool,
     /// The folder of the journal and of what is known of earlier runs.
     pub folder: &'s Path,
     /// Files.
@@ -71,7 +75,22 @@ pub struct Driven {
 ///
 /// How the verb ends if nothing could be begun; it has been said why.
 pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) -> Result<Driven, Exit> {
-    let Setting { verb, castle, name, nodes, layer, folder, disk, clock, entropy, fence, seal, signals } = setting;
+    let Setting {
+        verb,
+        castle,
+        name,
+        nodes,
+        layer,
+        within,
+        goes_on,
+        folder,
+        disk,
+        clock,
+        entropy,
+        fence,
+        seal,
+        signals,
+    } = setting;
     // A state that nobody can read is a state that is lost.
     if let Some(Err(error)) = seal.map(Seal::prove) {
         return Err(printer.failed(verb, &format!("the state could not be opened again: {error}; nothing was done")));
@@ -84,7 +103,7 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
         Ok(opened) => opened,
         Err(why) => return Err(printer.failed(verb, &why)),
     };
-    if !recovery.open.is_empty() {
+    if !recovery.open.is_empty() && !goes_on {
         let steps: Vec<String> = recovery.open.iter().map(|intent| intent.step.to_string()).collect();
         printer.say(&format!("An earlier run was cut off at {}: looking at what it did.", steps.join(", ")));
     }
@@ -105,7 +124,7 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
     let teller = Teller { place: Mutex::new(Place { printer, live, stories: Stories::default() }) };
     let tools = Tools { clock, entropy, fence, listener: &teller, signals: Some(signals), journal: Some(&journal) };
     let start = clock.monotonic();
-    let wanted = Wanted { layer, ..Wanted::all(castle) };
+    let wanted = Wanted { layer, within, ..Wanted::all(castle) };
     let report = teller.watched(clock, start, run(&graph, tools, &wanted)).await;
     let took = clock.monotonic().saturating_sub(start);
     // For people and for the next run's predictions; that they cannot be kept is no failure of the run.

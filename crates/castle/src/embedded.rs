@@ -162,8 +162,13 @@ pub(crate) fn forget(doors: &Doors) -> Result<(), String> {
     }
 }
 
-/// The datacenter with these hosts: the one that serves, or one that is started now, in the background.
-pub(crate) async fn ensure(doors: &Doors, hosts: &[String], printer: &mut Printer) -> Result<Serving, String> {
+/// The datacenter with these hosts: the one that serves, or one that is started now, in the background, at this speed.
+pub(crate) async fn ensure(
+    doors: &Doors,
+    hosts: &[String],
+    speed: u32,
+    printer: &mut Printer,
+) -> Result<Serving, String> {
     if let Some(serving) = find(doors)? {
         if hosts.iter().all(|host| serving.hosts.contains(host)) {
             return Ok(serving);
@@ -179,7 +184,7 @@ pub(crate) async fn ensure(doors: &Doors, hosts: &[String], printer: &mut Printe
     }
     let program = std::env::current_exe().map_err(|error| format!("castle does not know where it is: {error}"))?;
     let mut command = Command::new(program);
-    command.args(["datacenter", "--quiet"]);
+    command.args(["datacenter", "--quiet", "--speed", &speed.to_string()]);
     command.args(hosts.iter().flat_map(|host| ["--host", host]));
     // Whatever secrets the environment holds are not for it.
     let needed = ["HOME", "XDG_STATE_HOME", "CASTLE_STATE_DIR", "TMPDIR"];

@@ -15,7 +15,7 @@ use castle_spec::{Castle, ComponentName, Node};
 
 use crate::components::Manifests;
 use crate::keeping::Kept;
-use crate::repository::{Repository, Unread};
+use crate::repository::{Repository, Unread, authority};
 use crate::stand::{Trouble, with_next};
 
 /// All that the layers inside of the cluster are made from.
@@ -72,11 +72,13 @@ async fn repository(
     manifests: &BTreeMap<ComponentName, Vec<Object>>,
 ) -> Result<Option<gitops::Repository>, Trouble> {
     let Some(gitops) = kept.castle.gitops.as_ref() else { return Ok(None) };
-    let read = Repository::of(kept).await.map_err(|unread| match unread {
+    let troubled = |unread: Unread| match unread {
         Unread::NotFromHere(why) => Trouble::Failed(why),
         Unread::Invalid(fault) => Trouble::Invalid(with_next(&fault)),
         Unread::Failed(fault) => fault.into(),
-    })?;
+    };
+    let read = Repository::of(kept).await.map_err(troubled)?;
+    let authority = authority(kept, gitops).map_err(troubled)?;
     let Some(read) = read else { return Ok(None) };
     let credential = match &gitops.credential {
         None => None,
@@ -107,5 +109,5 @@ async fn repository(
         let read = read.clone();
         Box::pin(async move { read.head().await })
     });
-    Ok(Some(gitops::Repository { address, credential, age_key, head, handed: Arc::default() }))
+    Ok(Some(gitops::Repository { address, credential, authority, age_key, head, handed: Arc::default() }))
 }

@@ -23,7 +23,7 @@ pub(crate) async fn connect(kept: &Kept, printer: &mut Printer) -> Result<Arc<Cl
         Platform::Proxmox(proxmox) => access(proxmox, kept).await?,
         Platform::Embedded(embedded) => {
             let hosts: Vec<String> = embedded.nodes.iter().map(|host| host.to_string()).collect();
-            embedded::ensure(&kept.doors, &hosts, printer).await?.access()?
+            embedded::ensure(&kept.doors, &hosts, embedded.speed.get(), printer).await?.access()?
         }
     };
     let access = Access { trust: kept.doors.trust(access.trust), ..access };

@@ -11,6 +11,7 @@ mod doors;
 mod drive;
 mod embedded;
 mod furnish;
+mod graceful;
 mod hypervisor;
 mod issuing;
 mod keeping;

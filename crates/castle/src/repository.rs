@@ -1,5 +1,6 @@
 //! The Git repository that Flux follows: what Flux is told of it, and how castle reads it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,9 +8,9 @@ use castle_engine::{Class, Fault};
 use castle_gitops::git::{self, GitError, Remote};
 use castle_gitops::{Tree, TreeError};
 use castle_http::Trust;
-use castle_layers::gitops::credential;
 use castle_layers::preflight;
 use castle_secrets::Secret;
+use castle_secrets::validate::{self, Kind, Origin};
 use castle_spec::model::Gitops;
 
 use crate::doors::Doors;
@@ -28,8 +29,8 @@ const BRANCH: &str = "main";
 const AUTHORITIES: &str = "GIT_SSL_CAINFO";
 /// No file of authorities is longer.
 const MAX_AUTHORITIES_BYTES: u64 = 1 << 20;
-const BY_MORE_THAN_A_TOKEN: &str =
-    "a repository whose credential is not a token cannot be read from here: Flux will, but nobody can judge it before";
+const BY_AN_APP: &str =
+    "a repository that an app of GitHub's may read cannot be read from here: Flux will, but nobody can judge it before";
 
 /// A repository, and the branch that is meant.
 pub(crate) struct Repository {
@@ -44,11 +45,36 @@ pub(crate) struct Repository {
 /// How castle reads it.
 enum Way {
     /// From a Git server. Its address may be another than the one by which the cluster reaches it.
-    Server { address: String, trust: Trust, token: Option<Secret> },
+    Server { address: String, trust: Trust, login: Option<Login> },
     /// From a folder of this machine.
     Folder(PathBuf),
     /// Not at all, and why.
     Closed(String),
+}
+
+/// Who castle is to a Git server.
+enum Login {
+    Password { username: Secret, password: Secret },
+    Bearer(Secret),
+}
+
+impl Login {
+    /// By the parts of a credential, as Flux takes them; nothing if castle cannot.
+    fn of(mut parts: BTreeMap<String, Secret>) -> Option<Self> {
+        if let Some(token) = parts.remove("bearerToken") {
+            return Some(Self::Bearer(token));
+        }
+        Some(Self::Password { username: parts.remove("username")?, password: parts.remove("password")? })
+    }
+
+    fn shown(&self) -> git::Login<'_> {
+        match self {
+            Self::Password { username, password } => {
+                git::Login::Password { username: username.expose(), password: password.expose() }
+            }
+            Self::Bearer(token) => git::Login::Bearer(token.expose()),
+        }
+    }
 }
 
 /// The files, and the commit they are of.
@@ -132,9 +158,9 @@ impl Repository {
         match &self.way {
             Way::Closed(why) => Err(Unread::NotFromHere(why.clone())),
             Way::Folder(folder) => Ok(Reading::Folder(folder)),
-            Way::Server { address, trust, token } => {
-                let token = token.as_ref().map(Secret::expose);
-                Ok(Reading::Server(Remote { address, branch: &self.branch, token }, trust))
+            Way::Server { address, trust, login } => {
+                let login = login.as_ref().map(Login::shown);
+                Ok(Reading::Server(Remote { address, branch: &self.branch, login }, trust))
             }
         }
     }
@@ -158,7 +184,7 @@ fn followed(kept: &Kept, folder: &Path) -> Result<Repository, Unread> {
     let name = name_of(kept);
     let way = if embedded::is_followed(&kept.doors, &name, folder).map_err(wrong)? {
         let (address, trust) = serving.repository_access(&name).map_err(wrong)?;
-        Way::Server { address, trust: kept.doors.trust(trust), token: None }
+        Way::Server { address, trust: kept.doors.trust(trust), login: None }
     } else {
         Way::Folder(folder.to_owned())
     };
@@ -203,16 +229,34 @@ fn server(kept: &Kept, address: &str) -> Result<Way, Unread> {
             Trust::Authorities(String::from_utf8_lossy(&bytes).into_owned())
         }
     };
-    Ok(Way::Server { address: address.to_owned(), trust: kept.doors.trust(trust), token: None })
+    Ok(Way::Server { address: address.to_owned(), trust: kept.doors.trust(trust), login: None })
 }
 
 /// The way to a server, with the credential that castle.yaml names for it.
 async fn opened(kept: &Kept, gitops: &Gitops, address: String, trust: Trust) -> Result<Way, Unread> {
-    let Some(reference) = &gitops.credential else { return Ok(Way::Server { address, trust, token: None }) };
+    let trust = authority(kept, gitops)?.map_or(trust, |own| kept.doors.trust(Trust::Authorities(own)));
+    let Some(reference) = &gitops.credential else { return Ok(Way::Server { address, trust, login: None }) };
     let parts = kept.credential(reference, &address).await;
-    let mut parts = parts.map_err(|why| Unread::Failed(Fault::new(Class::Final, "gitops.credential", why)))?;
-    if !credential::is_token(&parts) {
-        return Ok(Way::Closed(BY_MORE_THAN_A_TOKEN.to_owned()));
-    }
-    Ok(Way::Server { address, trust, token: parts.remove("password") })
+    let parts = parts.map_err(|why| Unread::Failed(Fault::new(Class::Final, "gitops.credential", why)))?;
+    Ok(match Login::of(parts) {
+        Some(login) => Way::Server { address, trust, login: Some(login) },
+        None => Way::Closed(BY_AN_APP.to_owned()),
+    })
+}
+
+/// The authority of the Git server that castle.yaml names, as PEM.
+pub(crate) fn authority(kept: &Kept, gitops: &Gitops) -> Result<Option<String>, Unread> {
+    let Some(ca) = &gitops.ca else { return Ok(None) };
+    let file = kept.file.parent().unwrap_or(Path::new("")).join(ca.as_str());
+    let wrong = |why: String| {
+        let next = "gitops.ca is a file with certificates as PEM, beside castle.yaml";
+        Unread::Invalid(Fault::new(Class::Final, "gitops.ca", why).next(next))
+    };
+    let bytes = kept.doors.disk.read(&file, MAX_AUTHORITIES_BYTES).map_err(|error| wrong(error.to_string()))?;
+    let pem = String::from_utf8(bytes).map_err(|_| wrong(format!("{} is not text", file.display())))?;
+    let origin = Origin::new("gitops.ca", ca.as_str());
+    let now = kept.doors.clock.wall();
+    validate::check(Kind::CertificateAuthority, &Secret::from(pem.clone()), &origin, now)
+        .map_err(|error| wrong(error.to_string()))?;
+    Ok(Some(pem))
 }

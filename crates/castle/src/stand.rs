@@ -130,6 +130,19 @@ pub(crate) struct Identity {
     pub(crate) seen_epoch: u64,
 }
 
+/// What a run is held to.
+#[derive(Default)]
+pub(crate) struct Bounds<'b> {
+    /// Only this layer may be changed.
+    pub(crate) layer: Option<Layer>,
+    /// What the state is sealed with, for whoever writes it.
+    pub(crate) seal: Option<&'b Seal>,
+    /// How long it may take in all.
+    pub(crate) within: Option<Duration>,
+    /// Whether it goes on from another run of the same verb.
+    pub(crate) goes_on: bool,
+}
+
 impl Stand {
     /// Opens what `path` names, and the way to its hypervisor. Nothing is asked of it yet.
     pub(crate) async fn open(doors: &Doors, path: &Path, printer: &mut Printer) -> Result<Self, Trouble> {
@@ -352,7 +365,8 @@ impl Stand {
         printer: &mut Printer,
     ) -> Result<Driven, Trouble> {
         let seal = self.kept.seal().map_err(Trouble::Failed)?;
-        self.drive_with(verb, graph, castle, (layer, Some(&seal)), lease, printer).await
+        let bounds = Bounds { layer, seal: Some(&seal), ..Bounds::default() };
+        self.drive_with(verb, graph, castle, bounds, lease, printer).await
     }
 
     /// The same for whoever writes no state, and needs no key to it.
@@ -361,7 +375,7 @@ impl Stand {
         verb: &str,
         graph: Graph,
         castle: &CastleId,
-        (layer, seal): (Option<Layer>, Option<&Seal>),
+        Bounds { layer, seal, within, goes_on }: Bounds<'_>,
         lease: &Lease,
         printer: &mut Printer,
     ) -> Result<Driven, Trouble> {
@@ -373,6 +387,8 @@ impl Stand {
             name: self.kept.name(),
             nodes: self.kept.nodes.iter().map(|node| node.name.value.clone()).collect(),
             layer,
+            within,
+            goes_on,
             folder: &self.kept.own_folder(),
             disk: doors.disk.clone(),
             clock: doors.clock.as_ref(),

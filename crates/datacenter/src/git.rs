@@ -34,17 +34,25 @@ pub(crate) struct Hosts {
 #[derive(Default)]
 struct Host {
     is_down: bool,
+    /// What it shows of itself by SSH: `ssh-ed25519 AAAA...`.
+    host_key: String,
+    /// The authority that signed its certificate, as PEM; without one it is a public one.
+    authority: String,
     /// By path, without an ending.
     repositories: BTreeMap<String, Repository>,
     /// Where repositories come from that nobody pushes to.
     source: Option<RepositorySource>,
 }
 
-/// A repository. It has no `Debug`: it holds a token.
+/// A repository. It has no `Debug`: it holds what opens it.
 #[derive(Default)]
 pub(crate) struct Repository {
-    /// Without one everybody may read it.
+    /// Without this, a key or an app everybody may read it, except by SSH.
     token: Option<String>,
+    /// The private key whose public half the host knows.
+    key: Option<String>,
+    /// The number and the private key of an app that is installed.
+    app: Option<(String, String)>,
     branches: BTreeMap<String, Id>,
     commits: BTreeMap<Id, Commit>,
     /// Whether it follows files elsewhere: whatever branch is asked for is then the same.
@@ -68,6 +76,14 @@ pub(crate) enum Refusal {
     Down,
     /// The credential is wrong, or missing.
     Credential,
+    /// Its certificate is signed by an authority that is not known.
+    Untrusted,
+    /// Who answers by SSH is not the one that is known.
+    HostKey,
+    /// The key of SSH is not known.
+    Key,
+    /// The app is not known, or its key is another.
+    App,
     /// There is no such repository.
     NoRepository,
     /// Nothing was ever pushed.
@@ -83,8 +99,25 @@ pub(crate) enum Shown<'a> {
     Nothing,
     /// A password or a token.
     Token(&'a str),
-    /// A key of SSH, which is believed.
-    Key,
+    /// A key of SSH, and the hosts that are known.
+    Key {
+        identity: &'a str,
+        known_hosts: &'a str,
+    },
+    /// An app: its number and its key.
+    App {
+        id: &'a str,
+        key: &'a str,
+    },
+}
+
+/// Whether a file of known hosts has a line for a host with this key.
+fn knows(known_hosts: &str, host: &str, key: &str) -> bool {
+    known_hosts.lines().filter_map(|line| line.trim().split_once(' ')).any(|(names, rest)| {
+        let is_named = names.split(',').any(|name| name == host || name == format!("[{host}]:22"));
+        let mut words = rest.split_whitespace();
+        is_named && key.split_whitespace().take(2).all(|word| words.next() == Some(word))
+    })
 }
 
 /// The host and the path of an address.
@@ -131,13 +164,13 @@ impl Hosts {
         Ok(())
     }
 
-    /// The newest commit of a branch, or one by its id, with its files.
+    /// The newest commit of a branch, or one by its id, with its files; for whoever trusts these authorities beside the public ones.
     pub(crate) fn read(
         &mut self,
         url: &str,
         branch: &str,
         commit: &str,
-        shown: &Shown<'_>,
+        (shown, trusted): (&Shown<'_>, &str),
     ) -> Result<(String, Files), Refusal> {
         let (name, path) = parts(url);
         let bare = name.split(':').next().unwrap_or_default();
@@ -146,12 +179,19 @@ impl Hosts {
         if self.by_name.get(&name).ok_or(Refusal::NoHost)?.is_down {
             return Err(Refusal::Down);
         }
+        let authority = self.by_name.get(&name).map(|host| host.authority.trim()).unwrap_or_default();
+        if url.starts_with("https://") && !trusted.contains(authority) {
+            return Err(Refusal::Untrusted);
+        }
         self.refresh(&name, &path).map_err(Refusal::Source)?;
         let host = self.by_name.get(&name).ok_or(Refusal::NoHost)?;
         let repository = host.repositories.get(&path).ok_or(Refusal::NoRepository)?;
-        if !repository.lets_in(shown) {
-            return Err(Refusal::Credential);
+        if let Shown::Key { known_hosts, .. } = shown
+            && !knows(known_hosts, &name, &host.host_key)
+        {
+            return Err(Refusal::HostKey);
         }
+        repository.lets_in(shown)?;
         if repository.branches.is_empty() {
             return Err(Refusal::Empty);
         }
@@ -163,12 +203,20 @@ impl Hosts {
 }
 
 impl Repository {
-    fn lets_in(&self, shown: &Shown<'_>) -> bool {
-        match (&self.token, shown) {
-            (None, _) | (Some(_), Shown::Key) => true,
-            (Some(own), Shown::Token(token)) => own == token,
-            (Some(_), Shown::Nothing) => false,
-        }
+    fn lets_in(&self, shown: &Shown<'_>) -> Result<(), Refusal> {
+        let is_public = self.token.is_none() && self.key.is_none() && self.app.is_none();
+        let (is_let_in, refusal) = match shown {
+            Shown::Nothing => (is_public, Refusal::Credential),
+            Shown::Token(token) => (is_public || self.token.as_deref() == Some(*token), Refusal::Credential),
+            Shown::Key { identity, .. } => {
+                (self.key.as_deref().is_some_and(|own| own.trim() == identity.trim()), Refusal::Key)
+            }
+            Shown::App { id, key } => {
+                let is_own = |(own, own_key): &(String, String)| own == id && own_key.trim() == key.trim();
+                (self.app.as_ref().is_some_and(is_own), Refusal::App)
+            }
+        };
+        if is_let_in { Ok(()) } else { Err(refusal) }
     }
 
     fn branch(&self, name: &str) -> Option<&Id> {
@@ -207,6 +255,24 @@ impl Datacenter {
     /// for everybody. One that is there only gets the token.
     pub fn add_repository(&self, url: &str, token: Option<&str>) {
         self.world().git.repository_mut(url).token = token.map(str::to_owned);
+    }
+
+    /// Lets whoever has this private key read a repository by SSH; its host shows this key (`ssh-ed25519 AAAA...`) of its own.
+    pub fn admit_key(&self, url: &str, identity: &str, host_key: &str) {
+        let mut world = self.world();
+        world.git.repository_mut(url).key = Some(identity.to_owned());
+        world.git.by_name.entry(parts(url).0).or_default().host_key = host_key.to_owned();
+    }
+
+    /// Has the certificate of a host signed by this authority (as PEM), and no longer by a public one.
+    pub fn sign_git_host(&self, host: &str, authority: &str) {
+        let mut world = self.world();
+        authority.trim().clone_into(&mut world.git.by_name.entry(host.to_ascii_lowercase()).or_default().authority);
+    }
+
+    /// Lets an app of GitHub's read a repository: its number, and its private key.
+    pub fn admit_app(&self, url: &str, id: &str, key: &str) {
+        self.world().git.repository_mut(url).app = Some((id.to_owned(), key.to_owned()));
     }
 
     /// Pushes a commit that holds just these files, and tells its id.
@@ -261,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_is_followed_is_a_history_of_its_changes() {
-        let read = |hosts: &mut Hosts, branch: &str| hosts.read(URL, branch, "", &Shown::Nothing);
+        let read = |hosts: &mut Hosts, branch: &str| hosts.read(URL, branch, "", (&Shown::Nothing, ""));
         let run = || {
             let (mut hosts, told) = following();
             assert_eq!(read(&mut hosts, "main"), Err(Refusal::NoRepository));
@@ -273,7 +339,7 @@ mod tests {
                 assert_eq!(&*files["a.yaml"], text.as_bytes());
                 ids.push(id);
             }
-            let first = hosts.read(URL, "main", &ids[0], &Shown::Nothing).unwrap();
+            let first = hosts.read(URL, "main", &ids[0], (&Shown::Nothing, "")).unwrap();
             assert_eq!(&*first.1["a.yaml"], b"1", "what was before is still there");
             ids
         };
@@ -286,7 +352,7 @@ mod tests {
     fn what_cannot_be_followed_says_why() {
         let (mut hosts, told) = following();
         *told.lock().unwrap() = one("1");
-        let read = |hosts: &mut Hosts, url: &str| hosts.read(url, "main", "", &Shown::Nothing).map(|(id, _)| id);
+        let read = |hosts: &mut Hosts, url: &str| hosts.read(url, "main", "", (&Shown::Nothing, "")).map(|(id, _)| id);
         let id = read(&mut hosts, URL).unwrap();
         *told.lock().unwrap() = Err("the folder is gone".to_owned());
         assert_eq!(read(&mut hosts, URL), Err(Refusal::Source("the folder is gone".to_owned())));

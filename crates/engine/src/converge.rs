@@ -18,7 +18,7 @@ use crate::graph::{Graph, Node};
 use crate::id::{CastleId, OperationId};
 use crate::journal::{Journal, JournalError};
 use crate::lanes::Lanes;
-use crate::retry::Retry;
+use crate::retry::{Retry, pace};
 use crate::step::{Closed, Operation};
 use crate::value::Outputs;
 
@@ -292,9 +292,10 @@ impl Shared<'_> {
                 return Outcome::Failed { fault };
             }
             told = Some(closed);
+            let waited = self.now().saturating_sub(start);
             let changed = async {
                 if gate.changed(&self.outputs).await.is_none() {
-                    std::future::pending::<()>().await;
+                    self.clock.sleep(pace(waited, gate.period())).await;
                 }
             };
             if Box::pin(self.sleep_or(gate.period().min(left), changed)).await {

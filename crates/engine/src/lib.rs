@@ -38,7 +38,7 @@ pub use graph::{Graph, GraphBuilder, GraphError, Lane, Outlook, Place};
 pub use id::{CastleId, Layer, OperationId, StepId, StepName};
 pub use journal::{Damage, Entry, Journal, JournalError, OpenIntent, Recovery};
 pub use lease::{Applicant, HEARTBEAT, Holder, LIFE, Lease, LeaseError, Taking, look};
-pub use retry::Retry;
+pub use retry::{Retry, pace};
 pub use run::{Report, Tools, Wanted, run};
 pub use state::{Memory, Opened, Record, Seal, SealError, State, StateError};
 pub use step::{Closed, Gate, Operation, Step, Verdict};

@@ -24,6 +24,16 @@ impl Default for Retry {
     }
 }
 
+/// The shortest wait between two looks.
+const SHORTEST: Duration = Duration::from_millis(30);
+
+/// How long to wait before the next look at what takes as long as it takes: an eighth of the time that it was waited for. So little is
+/// lost when it is over, be that after a second or after minutes, and few looks are in vain.
+#[must_use]
+pub fn pace(waited: Duration, longest: Duration) -> Duration {
+    (waited / 8).max(SHORTEST).min(longest)
+}
+
 impl Retry {
     /// The wait before attempt number `attempt`, counted from one.
     pub(crate) fn wait(&self, attempt: u32, fault: &Fault, entropy: &dyn Entropy) -> Duration {
@@ -36,5 +46,24 @@ impl Retry {
             Class::RetryableAfter(Some(told)) => jittered.max(told),
             _ => jittered,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: whenever it is over, no more than an eighth is lost; and a minute's wait costs few looks.
+    #[test]
+    fn looks_keep_pace_with_what_they_wait_for() {
+        let longest = Duration::from_secs(2);
+        let (mut waited, mut looks) = (Duration::ZERO, 0);
+        while waited < Duration::from_secs(60) {
+            let wait = pace(waited, longest);
+            assert!(wait <= longest && wait <= (waited / 8).max(SHORTEST), "{wait:?} after {waited:?}");
+            waited += wait;
+            looks += 1;
+        }
+        assert!(looks < 70, "{looks}");
     }
 }

@@ -49,13 +49,15 @@ pub struct Wanted {
     pub retry: Retry,
     /// How long effects that are under way may take to end once the run is interrupted.
     pub grace: Duration,
+    /// How long the run may take in all: what has not ended by then remains. Without it only steps and gates have bounds.
+    pub within: Option<Duration>,
 }
 
 impl Wanted {
     /// All layers, with the usual patience.
     #[must_use]
     pub fn all(castle: CastleId) -> Self {
-        Self { castle, layer: None, retry: Retry::default(), grace: Duration::from_secs(30) }
+        Self { castle, layer: None, retry: Retry::default(), grace: Duration::from_secs(30), within: None }
     }
 }
 
@@ -218,7 +220,7 @@ impl<'s> Scheduler<'s> {
     /// Runs to the end; returns whether the operator interrupted.
     async fn drive(&mut self, signals: Option<&dyn Signals>) -> bool {
         let mut interrupted = false;
-        let mut grace: Option<BoxFuture<'static, ()>> = None;
+        let mut grace = self.wanted.within.map(|within| self.shared.clock.sleep(within));
         let mut signal = signals.map(Signals::next);
         loop {
             self.start_ready();

@@ -91,7 +91,8 @@ pub trait Gate: Send + Sync + 'static {
     /// Asks. Never changes anything.
     fn check<'a>(&'a self, needs: &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Self::Output>, Fault>>;
 
-    /// Completes when asking again is worth while. A gate that cannot watch asks every [`Gate::period`].
+    /// Completes when asking again is worth while. A gate that cannot watch is asked again and again,
+    /// the less often the longer it stays closed.
     fn changed<'a>(&'a self, _needs: &'a Self::Needs) -> Option<BoxFuture<'a, ()>> {
         None
     }

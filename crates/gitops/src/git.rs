@@ -75,15 +75,37 @@ pub struct Remote<'r> {
     pub address: &'r str,
     /// The branch.
     pub branch: &'r str,
-    /// The token that may read it. Goes nowhere but into the header of the requests.
-    pub token: Option<&'r str>,
+    /// Who may read it.
+    pub login: Option<Login<'r>>,
+}
+
+/// Who reads a repository. Goes nowhere but into the header of the requests, and has no `Debug`.
+#[derive(Clone, Copy)]
+pub enum Login<'r> {
+    /// Somebody with a password; a token is one, too.
+    Password {
+        /// The name.
+        username: &'r str,
+        /// The password.
+        password: &'r str,
+    },
+    /// Whoever bears this token.
+    Bearer(&'r str),
+}
+
+impl<'r> Login<'r> {
+    /// Whoever has a token may have any name.
+    #[must_use]
+    pub fn token(token: &'r str) -> Self {
+        Self::Password { username: "git", password: token }
+    }
 }
 
 impl std::fmt::Debug for Remote<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Remote")
             .field("branch", &self.branch)
-            .field("has_token", &self.token.is_some())
+            .field("has_login", &self.login.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use castle_gitops::Tree;
-use castle_gitops::git::{Commit, GitError, Remote, fetch, head};
+use castle_gitops::git::{Commit, GitError, Login, Remote, fetch, head};
 use castle_http::Trust;
 use castle_seams::{BoxFuture, ByteStream, Dial, DialError, SystemDisk, Target};
 use castle_testkit::in_virtual_time;
@@ -55,7 +55,8 @@ impl Server {
             return text.as_bytes().to_vec();
         }
         let wanted = STANDARD.encode(format!("git:{TOKEN}"));
-        if self.is_private && !head.contains(&format!("Basic {wanted}")) {
+        let is_let_in = head.contains(&format!("Basic {wanted}")) || head.contains(&format!("Bearer {TOKEN}\r\n"));
+        if self.is_private && !is_let_in {
             return b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_vec();
         }
         let mut words = head.split(' ');
@@ -116,13 +117,25 @@ impl Dial for Server {
 
 fn fetched(server: &Server, address: &str, branch: &str, token: Option<&str>) -> Result<Commit, GitError> {
     in_virtual_time(async |clock| {
-        fetch(Remote { address, branch, token }, &Trust::PublicRoots, Arc::new(server.clone()), Arc::new(*clock)).await
+        fetch(
+            Remote { address, branch, login: token.map(Login::token) },
+            &Trust::PublicRoots,
+            Arc::new(server.clone()),
+            Arc::new(*clock),
+        )
+        .await
     })
 }
 
 fn headed(server: &Server, address: &str, branch: &str, token: Option<&str>) -> Result<String, GitError> {
     in_virtual_time(async |clock| {
-        head(Remote { address, branch, token }, &Trust::PublicRoots, Arc::new(server.clone()), Arc::new(*clock)).await
+        head(
+            Remote { address, branch, login: token.map(Login::token) },
+            &Trust::PublicRoots,
+            Arc::new(server.clone()),
+            Arc::new(*clock),
+        )
+        .await
     })
 }
 
@@ -222,7 +235,15 @@ fn a_credential_opens_what_is_private_and_is_never_shown() {
     assert!(fetched(&server, address, "main", Some(TOKEN)).is_ok());
     assert_eq!(headed(&server, address, "main", Some("wrong-token")).unwrap_err(), wrong);
     assert!(headed(&server, address, "main", Some(TOKEN)).is_ok());
-    let remote = Remote { address: "https://me:secret@git.example/x", branch: "main", token: Some(TOKEN) };
+    let asked = |login: Login<'_>| {
+        let (server, remote) = (Arc::new(server.clone()), Remote { address, branch: "main", login: Some(login) });
+        in_virtual_time(async |clock| head(remote, &Trust::PublicRoots, server, Arc::new(*clock)).await)
+    };
+    assert!(asked(Login::Bearer(TOKEN)).is_ok());
+    assert_eq!(asked(Login::Bearer("wrong-token")).unwrap_err(), wrong);
+    assert_eq!(asked(Login::Password { username: "me", password: TOKEN }).unwrap_err(), wrong, "a name counts");
+    let remote =
+        Remote { address: "https://me:secret@git.example/x", branch: "main", login: Some(Login::token(TOKEN)) };
     assert!(!format!("{remote:?}").contains(TOKEN) && !format!("{remote:?}").contains("secret"));
     let refused = fetched(&server, remote.address, "main", None).unwrap_err();
     assert!(!format!("{refused} {refused:?}").contains("secret"));

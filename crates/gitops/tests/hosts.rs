@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_datacenter::{Blueprint, Datacenter, Latencies};
-use castle_gitops::git::{GitError, Remote, fetch, head};
+use castle_gitops::git::{GitError, Login, Remote, fetch, head};
 use castle_http::Trust;
 use castle_seams::{Clock, Dial, SystemClock, TcpDial};
 use castle_testkit::in_virtual_time;
@@ -34,7 +34,7 @@ struct Way {
 
 impl Way {
     async fn head(&self, branch: &str, token: Option<&str>) -> Result<String, GitError> {
-        let remote = Remote { address: &self.address, branch, token };
+        let remote = Remote { address: &self.address, branch, login: token.map(Login::token) };
         let head = head(remote, &self.trust, self.dial.clone(), self.clock.clone()).await;
         let fetched = fetch(remote, &self.trust, self.dial.clone(), self.clock.clone()).await;
         assert_eq!(head, fetched.map(|commit| commit.id), "whoever asks and whoever fetches are told the same");
@@ -58,7 +58,7 @@ async fn through_bad_days(datacenter: &Datacenter, way: &Way) {
     assert_eq!(way.head("main", None).await, Err(GitError::CredentialRejected { given: false }));
     assert_eq!(way.head("main", Some("wrong")).await, Err(GitError::CredentialRejected { given: true }));
     assert_eq!(way.head("main", Some(TOKEN)).await, Ok(second.clone()));
-    let remote = Remote { address: &way.address, branch: "main", token: Some(TOKEN) };
+    let remote = Remote { address: &way.address, branch: "main", login: Some(Login::token(TOKEN)) };
     let commit = fetch(remote, &way.trust, way.dial.clone(), way.clock.clone()).await.unwrap();
     let fetched: BTreeMap<String, Vec<u8>> =
         commit.tree.below("").map(|(path, bytes)| (path.to_owned(), bytes.to_vec())).collect();

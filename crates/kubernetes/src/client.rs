@@ -277,6 +277,22 @@ impl Api {
         self.send(request).await.map(drop)
     }
 
+    /// Changes these fields of the very object that was seen, whatever else has changed in it since.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if it is not accepted. One that is gone already, or is another by now, is none.
+    pub async fn alter(&self, seen: &Object, labels: &Value, spec: &Value) -> Result<(), Trouble> {
+        let Some(resource) = self.resource(&seen.kind()).await? else { return Ok(()) };
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = json!({"metadata": {"uid": seen.at("/metadata/uid"), "labels": labels}, "spec": spec});
+        let request = Request::new(resource.path(seen.namespace()));
+        match self.send(request.patch(seen.name(), &params, &Patch::Merge(patch))).await {
+            Err(trouble) if !trouble.is_absent() && !trouble.is_conflict() => Err(trouble),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes the very object that was seen, and what it owns after it.
     ///
     /// # Errors

@@ -17,10 +17,10 @@ mod take;
 
 pub use apply::{Apply, Present};
 pub use arbiter::{Keeper, Known, Tenure, tenures};
-pub use component::{install, install_unless, record_step, remove, served_step, stage_step};
+pub use component::{install, install_unless, prune_step, record_step, remove, served_step, stage_step};
 pub use expect::{Authority, Expect, Test, Unmet};
 pub use give::give;
-pub use inventory::{Record, recorded};
+pub use inventory::{Record, all_recorded, recorded};
 pub use ownership::{inventories, rivals, survey};
 pub use proof::{PodSeen, Proof, Seen, prove};
 pub use prune::Prune;

@@ -16,6 +16,7 @@ use castle_spec::{Castle, Node, Role};
 use castle_talos::model::bundle::Bundle;
 use castle_talos::steps::{Bootstrap, Configure, Configured, Keys, Machine, Members, Whom, Wire};
 
+use crate::graceful;
 use crate::platform;
 use crate::survey::Survey;
 
@@ -151,6 +152,7 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         }
         None => graph.gate(endpoint, place(20), needs, Api::new(shared, "the castle's endpoint")),
     };
+    graceful::wake(graph, &api);
     if castle.kubernetes.cni.value == Cni::Flannel {
         let names = nodes.iter().map(|node| node.name.value.clone()).collect();
         let needs = (api.clone(), begun);

@@ -1,12 +1,12 @@
 //! The engine layer: External Secrets, and the store that reads the castle's vault.
 //!
-//! Ready means that both webhooks have the authority that signed their certificate, that the very store was accepted, and that the
+//! The store is castle's, whoever installs External Secrets. Ready means that both webhooks have the authority that signed their certificate, that the very store was accepted, and that the
 //! operator logged in to the vault and listed the castle's folder.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use castle_components::patches::namespace;
-use castle_engine::{GraphBuilder, Handle};
+use castle_engine::{GraphBuilder, Handle, StepId};
 use castle_kubernetes::model::{Kind, Stage};
 use castle_kubernetes::steps::{Authority, Expect, Present, stage_step};
 use castle_secrets::infisical::Identity;
@@ -38,11 +38,38 @@ pub struct Vault {
     pub identity: Identity,
 }
 
-/// Adds the layer; returns the promise of a store that is valid, unless somebody else installs External Secrets.
+/// Adds the layer; returns the promise of a store that is valid, for whoever may wait for it: where Flux installs External Secrets, nothing
+/// that Flux needs may.
 pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>, vault: &Vault) -> Option<Handle<Present>> {
-    let (_, present) = inside.component(graph, COMPONENT)?;
     let [identity, store] = [identity(vault), store(vault)];
     let stores = objects([identity, store.clone()]);
+    let mark = inside.mark(LAYER, "store");
+    let accepted = objects([store]).into_iter().map(|store| Expect::Accepted(Box::new(mark.on(store)))).collect();
+    let own = inside.component(graph, COMPONENT);
+    let gate = match &own {
+        Some((_, present)) => serving(graph, inside, present, accepted),
+        None => {
+            let brought = inside.brought(graph, COMPONENT)?;
+            let gate = id(LAYER, "store", "accepted");
+            inside.gate(graph, (gate.clone(), SERVING), &brought, accepted);
+            gate
+        }
+    };
+    let store = inside.beside(graph, COMPONENT, &mark, &stores);
+    graph.after(stage_step(&mark, Stage::Rest), gate);
+    let valid = Expect::Condition {
+        kind: Kind::new("external-secrets.io/v1", "ClusterSecretStore"),
+        namespace: String::new(),
+        name: STORE.to_owned(),
+        condition: "Ready".to_owned(),
+        reason: "Valid".to_owned(),
+    };
+    let valid = inside.gate(graph, (id(LAYER, "store", "valid"), DECIDED), &store, vec![valid]);
+    own.map(|_| valid)
+}
+
+/// Adds the gate behind which External Secrets serves, and takes the store.
+fn serving(graph: &mut GraphBuilder, inside: &Inside<'_>, present: &Handle<Present>, accepted: Vec<Expect>) -> StepId {
     let mut expects =
         deployments(COMPONENT, &["external-secrets", "external-secrets-cert-controller", "external-secrets-webhook"]);
     let authority = Authority {
@@ -55,21 +82,10 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>, vault: &Vault) -> Op
         name: name.to_owned(),
         authority: Some(authority.clone()),
     }));
-    let mark = inside.mark(LAYER, "store");
-    let accepted = objects([store]).into_iter().map(|store| Expect::Accepted(Box::new(mark.on(store))));
     expects.extend(accepted);
     let serving = id(LAYER, COMPONENT.word(), "serving");
-    inside.gate(graph, (serving.clone(), SERVING), &present, expects);
-    let store = inside.beside(graph, COMPONENT, &mark, &stores);
-    graph.after(stage_step(&mark, Stage::Rest), serving);
-    let valid = Expect::Condition {
-        kind: Kind::new("external-secrets.io/v1", "ClusterSecretStore"),
-        namespace: String::new(),
-        name: STORE.to_owned(),
-        condition: "Ready".to_owned(),
-        reason: "Valid".to_owned(),
-    };
-    Some(inside.gate(graph, (id(LAYER, "store", "valid"), DECIDED), &store, vec![valid]))
+    inside.gate(graph, (serving.clone(), SERVING), present, expects);
+    serving
 }
 
 fn identity(vault: &Vault) -> Value {

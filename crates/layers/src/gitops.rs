@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use castle_engine::{Fault, GraphBuilder, Handle, Place, StepId};
 use castle_kubernetes::client::Scope;
 use castle_kubernetes::model::{Key, Kind, Object, Stage, condition};
@@ -40,6 +42,9 @@ const REPAIRS: &str = "10m";
 /// How soon it tries again what failed. By default it would wait as long as for a repair.
 const RETRIES: &str = "30s";
 
+/// The part of the Secret with the authority of the repository's server.
+const AUTHORITY: &str = "ca.crt";
+
 /// Tells the newest commit of the branch; nothing if that cannot be read from here.
 pub type Head = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<String>, Fault>> + Send + Sync>;
 
@@ -49,6 +54,8 @@ pub struct Repository {
     pub address: String,
     /// Who may read it, if not everyone may.
     pub credential: Option<Credential>,
+    /// The certificates of its server's authority as PEM, if that is not public.
+    pub authority: Option<String>,
     /// The age key that opens what is sealed in it.
     pub age_key: Option<Secret>,
     /// The newest commit.
@@ -154,23 +161,28 @@ fn inputs(inside: &Inside<'_>, repository: &Repository) -> Vec<Object> {
     let mut values = vec![json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(VARIABLES), "data": variables(inside.castle),
     })];
+    let authority = repository.authority.as_ref();
+    let authority_part = authority.map(|pem| (AUTHORITY.to_owned(), STANDARD.encode(pem)));
     match &repository.credential {
         Some(Credential::Given(parts)) => {
-            values.push(secret(FLUX_SYSTEM, &encoded(parts)));
+            values.push(secret(FLUX_SYSTEM, &encoded(parts).into_iter().chain(authority_part).collect()));
         }
-        Some(Credential::Vaulted(entry)) => values.push(json!({
-            "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "metadata": metadata(FROM_VAULT),
-            "spec": {
-                "refreshInterval": "1h",
-                "secretStoreRef": {"kind": "ClusterSecretStore", "name": STORE},
-                "target": {
-                    "name": FROM_VAULT, "creationPolicy": "Owner",
-                    "template": {"data": {"username": "git", "password": "{{ .token }}"}},
+        Some(Credential::Vaulted(entry)) => {
+            let mut made = json!({"username": "git", "password": "{{ .token }}"});
+            if let Some(pem) = authority {
+                made[AUTHORITY] = pem.as_str().into();
+            }
+            values.push(json!({
+                "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "metadata": metadata(FROM_VAULT),
+                "spec": {
+                    "refreshInterval": "1h",
+                    "secretStoreRef": {"kind": "ClusterSecretStore", "name": STORE},
+                    "target": {"name": FROM_VAULT, "creationPolicy": "Owner", "template": {"data": made}},
+                    "data": [{"secretKey": "token", "remoteRef": {"key": entry}}],
                 },
-                "data": [{"secretKey": "token", "remoteRef": {"key": entry}}],
-            },
-        })),
-        None => {}
+            }));
+        }
+        None => values.extend(authority_part.map(|part| secret(FLUX_SYSTEM, &[part].into()))),
     }
     if let Some(key) = &repository.age_key {
         let data = BTreeMap::from([("castle.agekey".to_owned(), credential::encode(key))]);
@@ -184,7 +196,7 @@ fn sync(inside: &Inside<'_>, gitops: &Gitops, repository: &Repository) -> Vec<Ob
     let mut source = json!({
         "interval": LOOKS, "timeout": "60s", "url": repository.address, "ref": {"branch": gitops.branch.as_str()},
     });
-    if repository.credential.is_some() {
+    if repository.credential.is_some() || repository.authority.is_some() {
         let is_vaulted = matches!(repository.credential, Some(Credential::Vaulted(_)));
         source["secretRef"] = json!({"name": if is_vaulted { FROM_VAULT } else { FLUX_SYSTEM }});
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use castle_components::patches::namespace;
 use castle_engine::{GraphBuilder, Handle, Layer, Place, StepId};
-use castle_kubernetes::client::Api;
-use castle_kubernetes::model::{Kind, Mark, Object};
-use castle_kubernetes::steps::{Expect, Present, Ready, install_unless, record_step};
+use castle_kubernetes::client::{Api, Scope};
+use castle_kubernetes::model::{Key, Kind, Mark, Object, Stage, Status, status};
+use castle_kubernetes::steps::{Expect, Present, Ready, Test, Unmet, install_unless, record_step, stage_step};
 use castle_spec::{Castle, ComponentName, Node, Role};
 use serde_json::Value;
 
@@ -37,6 +37,8 @@ pub struct Inside<'a> {
     pub(crate) api: &'a Handle<Api>,
     /// The objects of each component that castle installs.
     pub(crate) manifests: &'a BTreeMap<ComponentName, Vec<Object>>,
+    /// The components that Flux is to bring, each once it is settled that it is Flux's.
+    left: BTreeMap<String, Handle<Present>>,
     /// Gates that are taken for open without being asked. There are none, except where a test shows what a gate is for.
     pub(crate) open: &'a [StepId],
 }
@@ -50,8 +52,8 @@ impl<'a> Inside<'a> {
         api: &'a Handle<Api>,
         manifests: &'a BTreeMap<ComponentName, Vec<Object>>,
     ) -> Self {
-        owners::arbitrate(graph, castle, api);
-        Self { castle, nodes, api, manifests, open: &[] }
+        let left = owners::arbitrate(graph, castle, api);
+        Self { castle, nodes, api, manifests, left, open: &[] }
     }
 
     /// The same with these gates taken for open: so a test shows what each is for.
@@ -77,6 +79,39 @@ impl<'a> Inside<'a> {
         let present = install_unless(graph, self.api, objects, &mark, self.open);
         graph.after(record_step(&mark), owners::settled(&mark));
         Some((mark, present))
+    }
+
+    /// Waits until Flux has brought a component that is left to it, if it is: its namespace is there, and its Pods run. By which names is up to
+    /// the Git repository.
+    pub(crate) fn brought(&self, graph: &mut GraphBuilder, component: ComponentName) -> Option<Handle<Present>> {
+        let settled = self.left.get(component.word())?;
+        let gate = id(layer_of(component), component.word(), "brought");
+        let space = namespace(component);
+        let waits = format!("Flux is to bring {component} with the Git repository, and has not yet");
+        let there = Test::new(move |spaces| match spaces {
+            [] => Err(Unmet { evidence: waits.clone(), ..Unmet::absent(Key::new("", "Namespace", "", space)) }),
+            _ => Ok(()),
+        });
+        let mut expects = vec![Expect::Holds(Kind::new("v1", "Namespace"), Scope::named("", space), there)];
+        for (kind, needs_one) in [("Deployment", true), ("DaemonSet", false)] {
+            let running = Test::new(move |workloads| {
+                if needs_one && workloads.is_empty() {
+                    return Err(Unmet::absent(Key::new("apps", kind, space, "(any)")));
+                }
+                workloads.iter().try_for_each(|workload| match status(workload, 0) {
+                    Status::Current => Ok(()),
+                    Status::InProgress(why) | Status::Failed(why) => Err(Unmet::of(workload, why)),
+                    Status::Terminating => Err(Unmet::of(workload, "is on its way out")),
+                })
+            });
+            expects.push(Expect::Holds(Kind::new("apps/v1", kind), Scope::within(space), running));
+        }
+        let brought = self.gate(graph, (gate.clone(), SERVING), settled, expects);
+        if self.manifests.contains_key(&ComponentName::Flux) {
+            // Before Flux has been told what to follow it brings nothing.
+            graph.after(gate, stage_step(&self.mark(layer_of(ComponentName::Flux), "sync"), Stage::Rest));
+        }
+        Some(brought)
     }
 
     /// Wants these objects beside a component, once it is settled whose that is.

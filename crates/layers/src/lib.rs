@@ -6,6 +6,8 @@
 //! - [`doctor`] looks at all that a castle will need there, before anything is changed.
 //! - [`secrets`], [`platform`] and [`cluster`] have the steps of the layers that make a cluster.
 //! - [`engine`], [`networking`], [`storage`] and [`gitops`] have those of the layers [`Inside`] it, up to the handover.
+//! - [`unwanted`] names what the file wants no more, and removes it if that was said.
+//! - [`graceful`] calms a cluster before its machines go, and wakes it where that was called off.
 //! - [`preflight`] is what a Git repository is held against before Flux follows it.
 //!
 //! **Architecture invariant:** a layer is handed the clients it needs and no others. Nothing here prints, and nothing here knows
@@ -15,6 +17,7 @@ pub mod cluster;
 pub mod doctor;
 pub mod engine;
 pub mod gitops;
+pub mod graceful;
 mod inside;
 pub mod names;
 pub mod networking;
@@ -26,6 +29,7 @@ pub mod secrets;
 mod site;
 pub mod storage;
 mod survey;
+pub mod unwanted;
 pub mod vault;
 
 pub use inside::{Inside, layer_of};

@@ -19,18 +19,15 @@ const COMPONENT: ComponentName = ComponentName::Metallb;
 const GROUP: &str = "metallb.io";
 const VERSION: &str = "metallb.io/v1beta1";
 
-/// Adds the layer; returns the promise of addresses that are announced, unless somebody else installs MetalLB.
+/// Adds the layer; returns the promise of addresses that are announced. The pool is castle's, whoever installs MetalLB.
 pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>) -> Option<Handle<Present>> {
     let range = inside.castle.network.load_balancers.as_ref()?;
-    let (_, present) = inside.component(graph, COMPONENT)?;
-    let mut expects = deployments(COMPONENT, &["controller"]);
-    expects.extend(daemon_sets(COMPONENT, &["speaker"]));
-    expects.push(Expect::Injected {
-        kind: "ValidatingWebhookConfiguration".to_owned(),
-        name: "metallb-webhook-configuration".to_owned(),
-        authority: None,
-    });
-    let serving = inside.gate(graph, (id(LAYER, COMPONENT.word(), "serving"), SERVING), &present, expects);
+    let own = inside.component(graph, COMPONENT);
+    // How long its webhook may take once its Pods run: those of somebody else's manifest may wait for more.
+    let (serving, patience) = match &own {
+        Some((_, present)) => (serving(graph, inside, present), DECIDED),
+        None => (inside.brought(graph, COMPONENT)?, SERVING),
+    };
     let pool = json!({"addresses": [range.value.to_string()], "autoAssign": true});
     let advertisement = json!({"ipAddressPools": [POOL]});
     let mut configured = serving.clone();
@@ -39,9 +36,13 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>) -> Option<Handle<Pre
         let wanted = objects([object(kind, &spec)]);
         let accepted = wanted.iter().map(|object| Expect::Accepted(Box::new(mark.on(object.clone())))).collect();
         let gate = id(LAYER, word, "accepted");
-        inside.gate(graph, (gate.clone(), DECIDED), &serving, accepted);
+        inside.gate(graph, (gate.clone(), patience), &serving, accepted);
         configured = inside.beside(graph, COMPONENT, &mark, &wanted);
         graph.after(stage_step(&mark, Stage::Rest), gate);
+    }
+    if own.is_none() {
+        // What it says of its configuration depends on its version, which castle does not know.
+        return Some(configured);
     }
     // Where patches or taints say otherwise there are fewer speakers, and each of those there are counts.
     let is_patched = inside.castle.wanted_components().iter().any(|it| it.name == COMPONENT && !it.patches.is_empty());
@@ -58,6 +59,18 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>) -> Option<Handle<Pre
     // The states of a moment before the pool was there say nothing about it.
     graph.after(gate, stage_step(&inside.mark(LAYER, "pool"), Stage::Rest));
     Some(valid)
+}
+
+/// Adds the gate behind which MetalLB runs.
+fn serving(graph: &mut GraphBuilder, inside: &Inside<'_>, present: &Handle<Present>) -> Handle<Present> {
+    let mut expects = deployments(COMPONENT, &["controller"]);
+    expects.extend(daemon_sets(COMPONENT, &["speaker"]));
+    expects.push(Expect::Injected {
+        kind: "ValidatingWebhookConfiguration".to_owned(),
+        name: "metallb-webhook-configuration".to_owned(),
+        authority: None,
+    });
+    inside.gate(graph, (id(LAYER, COMPONENT.word(), "serving"), SERVING), present, expects)
 }
 
 fn object(kind: &str, spec: &Value) -> Value {

@@ -1,5 +1,6 @@
 //! Who is to keep each component, and that nobody else has it: asked before anything of it is applied.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,14 +63,23 @@ pub(crate) fn settled(mark: &Mark) -> StepId {
     id(&mark.layer, &mark.component, "owner")
 }
 
-/// Adds a gate for each component: open if exactly the one has it, or nobody yet, who should.
-pub(crate) fn arbitrate(graph: &mut GraphBuilder, castle: &Castle, api: &Handle<Api>) {
+/// Adds a gate for each component: open if exactly the one has it, or nobody yet, who should. Returns those of components that are Flux's.
+pub(crate) fn arbitrate(
+    graph: &mut GraphBuilder,
+    castle: &Castle,
+    api: &Handle<Api>,
+) -> BTreeMap<String, Handle<Present>> {
     let known = Arc::new(known(castle));
     let seen = Arc::new(OnceCell::new());
+    let mut left = BTreeMap::new();
     for (which, one) in known.iter().enumerate() {
         let gate = Settled { known: known.clone(), which, seen: seen.clone() };
-        graph.gate(settled(&one.mark), Place::default(), (api.clone(),), gate);
+        let is_settled = graph.gate(settled(&one.mark), Place::default(), (api.clone(),), gate);
+        if one.keeper == Keeper::Flux {
+            left.insert(one.mark.component.clone(), is_settled);
+        }
     }
+    left
 }
 
 struct Settled {

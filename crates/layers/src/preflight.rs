@@ -22,6 +22,7 @@ pub fn world(castle: &Castle, entry: Option<&str>, manifests: &BTreeMap<Componen
     world.find(&FLUX);
     for wanted in castle.wanted_components() {
         let component = known(wanted.name);
+        own_objects(&mut world, wanted.name);
         if wanted.owner == ComponentOwner::Flux {
             world.expected.push(component);
             continue;
@@ -30,11 +31,13 @@ pub fn world(castle: &Castle, entry: Option<&str>, manifests: &BTreeMap<Componen
         for object in manifests.get(&wanted.name).into_iter().flatten() {
             world.apply_object(component.name, object.value().clone());
         }
-        own_objects(&mut world, wanted.name);
     }
     if let Some(gitops) = &castle.gitops {
         if gitops.image_automation.value {
             world.served.add_all(IMAGE_AUTOMATION);
+        }
+        if gitops.ca.is_some() {
+            world.give_secret(FLUX_SYSTEM);
         }
         if let Some(reference) = &gitops.credential {
             world.give_secret(FLUX_SYSTEM);
@@ -61,7 +64,7 @@ fn known(name: ComponentName) -> Component {
     }
 }
 
-/// What castle makes besides the manifest of a component, where it installs it.
+/// What castle makes beside a component, whoever installs that.
 fn own_objects(world: &mut World, name: ComponentName) {
     match name {
         ComponentName::ExternalSecrets => {
@@ -90,7 +93,9 @@ pub fn fault(address: &str, branch: &str, error: &GitError) -> Fault {
             format!("see what Git says: git ls-remote {address} {branch}")
         }
         GitError::Untrusted(_) => {
-            "only certificates of public authorities are believed; see who answers: curl -v on the address".to_owned()
+            "only certificates of public authorities are believed, unless gitops.ca in castle.yaml names yours; see who answers: \
+             curl -v on the address"
+                .to_owned()
         }
         GitError::CredentialRejected { given: true } => {
             "a token expires, and may be for other repositories: make one that may read this one, for GitHub with \

@@ -5,6 +5,7 @@ mod ground;
 mod guest;
 mod image;
 mod power;
+mod shut;
 mod wanted;
 
 pub use gone::{Reach, Remains, RemoveDownloads, RemoveGuest};
@@ -12,4 +13,5 @@ pub use ground::{Ground, Guests};
 pub use guest::{MakeGuest, Sight, Standing, There};
 pub use image::{DropOldImages, Found, Image, MakeImage, Stage, Template};
 pub use power::{Power, RunGuest};
+pub use shut::ShutGuest;
 pub use wanted::{Hardware, Wanted};

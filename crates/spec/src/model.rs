@@ -182,6 +182,8 @@ section! {
         nodes: Sourced<List<Word>> = "[pve]";
         /// The VMIDs that belong to this castle.
         vmids: Sourced<VmidRange> = "1000-9999";
+        /// How many of its seconds pass in one of yours, if castle starts it for this castle.
+        speed: Sourced<Bounded<1, 1000>> = "20";
     }
 }
 
@@ -415,6 +417,9 @@ section! {
         /// The token, SSH key or GitHub App that may read it. A public repository needs none. One of the vault (`vault:`) is read by the
         /// cluster itself, through External Secrets; any other is given to it by castle.
         credential: Option<Sourced<SecretReference>>;
+        /// A PEM file with the authority that signed the certificate of your own Git server, beside castle.yaml. Castle reads the
+        /// repository by it, and so does Flux.
+        ca: Option<Sourced<Line>>;
         /// The age key that opens what is sealed by SOPS in it.
         age_key: Option<Sourced<SecretReference>>;
         /// How long Flux may take until it has applied the newest commit of the branch.

@@ -110,6 +110,7 @@ codes! {
     SecretValue = "secret-value", Error;
     RepositoryAddress = "repository-address", Error;
     KustomizationTwice = "kustomization-twice", Error;
+    VariableReserved = "variable-reserved", Error;
     VaultMissing = "vault-missing", Error;
     SecretFileMissing = "secret-file-missing", Error;
     SecretFileMode = "secret-file-mode", Error;

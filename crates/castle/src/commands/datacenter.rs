@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_GIT, EMBEDDED_VAULT, ScaledClock};
+use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_GIT, EMBEDDED_VAULT, Latencies, ScaledClock};
 use castle_seams::Clock;
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -12,6 +12,8 @@ use crate::doors::Doors;
 use crate::embedded::{self, Serving};
 use crate::output::{Exit, Printer};
 
+/// A castle is raised in about ten seconds.
+pub(crate) const SPEED: u32 = 20;
 /// Where Proxmox is usually found.
 const USUAL_PORT: u16 = 8006;
 
@@ -31,8 +33,11 @@ pub(crate) struct DatacenterArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// How many seconds of the datacenter pass in one of yours
-    #[arg(long, value_name = "FACTOR", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "FACTOR", default_value_t = SPEED, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     speed: u32,
+    /// Let nothing in it take any time: what is left is what castle itself takes
+    #[arg(long)]
+    instant: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -62,7 +67,11 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
     }
     let signals = doors.signals().map_err(|error| error.to_string())?;
     let clock: Arc<dyn Clock> = Arc::new(ScaledClock::new(doors.clock.clone(), f64::from(args.speed)));
-    let datacenter = Datacenter::new(Blueprint::embedded(&args.hosts), clock);
+    let mut blueprint = Blueprint::embedded(&args.hosts);
+    if args.instant {
+        blueprint = blueprint.with_latencies(Latencies::none());
+    }
+    let datacenter = Datacenter::new(blueprint, clock);
     let usual = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     let served = match args.listen {
         Some(listen) => datacenter.serve(listen).await,

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use castle_engine::{CastleId, Graph, GraphBuilder, Outcome, StateError, Taking, lineage};
+use castle_engine::{CastleId, Graph, GraphBuilder, Lease, Outcome, StateError, Taking, lineage};
 use castle_layers::platform::{self, Doomed, Whose};
 use castle_layers::vault;
 use castle_proxmox::steps::Reach;
@@ -14,14 +15,16 @@ use crate::commands::confirm::confirmed;
 use crate::commands::rebirth;
 use crate::doors::Doors;
 use crate::drive::{Driven, conclude, journal_of};
+use crate::graceful::{Calm, Rest};
 use crate::keeping::Kept;
 use crate::output::{Exit, Printer, table};
-use crate::stand::{Identity, Stand, Trouble, while_held};
+use crate::stand::{Bounds, Identity, Stand, Trouble, while_held};
 use crate::vault::Chamber;
 
 /// Take a castle down: remove every guest and image it made, and prove that nothing of it is left
 ///
-/// Asks the hypervisor alone, so it works whatever inside the castle is dead. Everything is looked at once more before it is
+/// Asks the hypervisor alone, so it works whatever inside the castle is dead; with `--graceful` the castle is asked to come to rest before
+/// that, and goes all the same if it cannot. Everything is looked at once more before it is
 /// removed; what is not this castle's is never touched.
 #[derive(Debug, Args)]
 pub(crate) struct DownArgs {
@@ -31,9 +34,25 @@ pub(crate) struct DownArgs {
     /// Keep the Talos image, so that the next `up` need not download it
     #[arg(long)]
     keep_image: bool,
+    /// Let the castle come to rest first: Flux is suspended, Pods let go of their volumes, machines go down by themselves
+    #[arg(long)]
+    graceful: bool,
+    /// How long that may take in all: `90s`, `10m`. What is not done by then is told, and the castle goes all the same
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = bound, requires = "graceful")]
+    within: Duration,
     /// Do not ask
     #[arg(long)]
     yes: bool,
+}
+
+/// A time to come to rest in, as people write it.
+fn bound(text: &str) -> Result<Duration, String> {
+    const WRITE: &str = "write a number and a unit, from 10s to 1h: 90s, 10m";
+    let (number, unit) = text.split_at(text.len() - text.chars().last().map_or(0, char::len_utf8));
+    let unit = ["s", "m", "h"].iter().position(|known| *known == unit).and_then(|place| [1, 60, 3600].get(place));
+    let seconds = unit.and_then(|unit| number.parse::<u64>().ok()?.checked_mul(*unit));
+    let seconds = seconds.filter(|seconds| (10..=3600).contains(seconds)).ok_or(WRITE)?;
+    Ok(Duration::from_secs(seconds))
 }
 
 pub(crate) async fn down(args: &DownArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
@@ -45,7 +64,8 @@ pub(crate) async fn down(args: &DownArgs, doors: &Doors, printer: &mut Printer) 
     if !doomed.is_empty() && !confirmed(&question, args.yes, printer) {
         return Err(Trouble::Refused("nothing was removed: answer yes, or give --yes".to_owned()));
     }
-    let removal = Removal { ending: Ending::Life, ..Removal::new("down", &stand, doomed, args.keep_image) };
+    let graceful = args.graceful.then_some(args.within);
+    let removal = Removal { ending: Ending::Life, graceful, ..Removal::new("down", &stand, doomed, args.keep_image) };
     let exit = removal.run(&identity, printer).await?;
     if exit == Exit::Done {
         rebirth::settle(&stand.kept).await?;
@@ -112,6 +132,8 @@ pub(crate) struct Removal<'r> {
     pub(crate) reach: Reach,
     pub(crate) keep_image: bool,
     pub(crate) ending: Ending,
+    /// How long the castle may take to come to rest before its machines go, if it is to.
+    pub(crate) graceful: Option<Duration>,
 }
 
 /// Something that should be gone and is not, or of which nobody knows.
@@ -128,7 +150,7 @@ type Opened = Result<Option<Arc<Chamber>>, String>;
 impl<'r> Removal<'r> {
     /// The removal of what bears the castle's mark.
     pub(crate) fn new(verb: &'r str, stand: &'r Stand, doomed: Vec<Doomed>, keep_image: bool) -> Self {
-        Self { verb, stand, doomed, reach: Reach::Marked, keep_image, ending: Ending::Guests }
+        Self { verb, stand, doomed, reach: Reach::Marked, keep_image, ending: Ending::Guests, graceful: None }
     }
 
     /// Removes them, looks again, and prints the receipt.
@@ -137,23 +159,42 @@ impl<'r> Removal<'r> {
         let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
         let work = async {
             let castle = &identity.castle;
+            let calm = self.calm(identity, &held.lease, printer).await?;
+            if calm.as_ref().is_some_and(|calm| calm.is_interrupted) {
+                let result = json!({"verb": self.verb, "castle": kept.castle.castle.as_str(), "result": "interrupted",
+                    "graceful": calm.map(|calm| calm.object())});
+                printer.say(
+                    "Interrupted: no machine was removed. Run the same command again to go on; castle up calls it off.",
+                );
+                printer.result(&result);
+                return Ok(Exit::Interrupted);
+            }
             let (hosts, unseen) = self.hosts().await?;
             // A vault that cannot be opened keeps nobody from taking the machines away.
             let chamber = if self.ending == Ending::Life { kept.chamber() } else { Ok(None) };
             let graph = self.graph(castle, &self.doomed, &hosts, &chamber)?;
             // Nor does a key to the state that is lost.
             let seal = kept.seal().ok();
-            let driven =
-                self.stand.drive_with(self.verb, graph, castle, (None, seal.as_ref()), &held.lease, printer).await?;
+            let bounds = Bounds { seal: seal.as_ref(), goes_on: calm.is_some(), ..Bounds::default() };
+            let driven = self.stand.drive_with(self.verb, graph, castle, bounds, &held.lease, printer).await?;
             let leftovers = self.leftovers(castle, (&hosts, &unseen), &chamber).await?;
             if leftovers.is_empty() && driven.report.is_done() && identity.is_born && self.ending != Ending::Guests {
                 self.end(castle, identity.is_stored, held.lease.epoch()).await?;
             }
-            Ok(self.receipt(&driven, &leftovers, &unseen, &chamber, printer))
+            Ok(self.receipt(&driven, &leftovers, (&unseen, calm.as_ref()), &chamber, printer))
         };
         let exit = while_held(&held.lease, work).await;
         let _ = held.lease.release().await;
         exit
+    }
+
+    /// Lets the castle come to rest, if that was asked for and there is something that could.
+    async fn calm(&self, identity: &Identity, lease: &Lease, printer: &mut Printer) -> Result<Option<Calm>, Trouble> {
+        let Some(within) = self.graceful.filter(|_| !self.doomed.is_empty()) else { return Ok(None) };
+        let Self { verb, stand, doomed, .. } = self;
+        let calm = Rest { verb, stand, identity, doomed, within, lease }.come(printer).await?;
+        calm.tell(printer);
+        Ok(Some(calm))
     }
 
     /// The steps that remove these guests, the downloads on these hosts, and what is in the vault. The vault comes last: as long as a
@@ -277,7 +318,7 @@ impl<'r> Removal<'r> {
         &self,
         driven: &Driven,
         leftovers: &[Leftover],
-        unseen: &[String],
+        (unseen, calm): (&[String], Option<&Calm>),
         chamber: &Opened,
         printer: &mut Printer,
     ) -> Exit {
@@ -309,6 +350,9 @@ impl<'r> Removal<'r> {
         let mut more = Map::new();
         more.insert("gone".to_owned(), all.collect());
         more.insert("leftovers".to_owned(), leftovers.iter().map(|left| left.object.clone()).collect());
+        if let Some(calm) = calm {
+            more.insert("graceful".to_owned(), calm.object());
+        }
         if !unseen.is_empty() {
             more.insert("unseen".to_owned(), json!(unseen));
         }

@@ -28,6 +28,9 @@ pub(crate) struct DriftArgs {
     /// Look again every half minute, and tell what changes, until Ctrl-C
     #[arg(long)]
     watch: bool,
+    /// The folder or archive that manifests of components come from; CASTLE_MIRROR names one, too
+    #[arg(long, value_name = "MIRROR")]
+    mirror: Option<PathBuf>,
 }
 
 /// One thing that is not as wanted.
@@ -52,11 +55,17 @@ impl Drifted {
 }
 
 pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(doors, &args.path, printer).await?;
+    let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
     stand.knock().await?;
+    // What can be looked at is, and that the rest was not is an error all the same.
+    let unseen = stand.furnishing().await.err().map(|trouble| trouble.told().to_owned());
+    if unseen.is_some() {
+        stand.leave_inside();
+    }
+    let unseen = unseen.as_deref();
     if !args.watch {
         let report = look(&stand).await?;
-        return Ok(tell(&stand, &report, printer));
+        return Ok(tell(&stand, &report, unseen, printer));
     }
     let signals = doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
     let mut last = None;
@@ -64,7 +73,7 @@ pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer
         let report = look(&stand).await?;
         let now = differing(&report);
         if last.as_ref() != Some(&now) {
-            tell(&stand, &report, printer);
+            tell(&stand, &report, unseen, printer);
             last = Some(now);
         }
         if let Either::Left(_) = select(signals.next(), stand.kept.doors.clock.sleep(EVERY)).await {
@@ -107,9 +116,11 @@ fn differing(report: &Report) -> Vec<Drifted> {
     found
 }
 
-fn tell(stand: &Stand, report: &Report, printer: &mut Printer) -> Exit {
+/// Tells what differs, and if what is inside of the cluster was not looked at, why.
+fn tell(stand: &Stand, report: &Report, unseen: Option<&str>, printer: &mut Printer) -> Exit {
     let found = differing(report);
-    let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
+    let failed =
+        report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count() + usize::from(unseen.is_some());
     let rows: Vec<[String; 2]> = found.iter().map(|drifted| [drifted.step.clone(), drifted.words()]).collect();
     match (found.is_empty(), failed) {
         (true, 0) => printer.say(&format!("Nothing has drifted: {} is as its file says.", stand.kept.name())),
@@ -119,7 +130,12 @@ fn tell(stand: &Stand, report: &Report, printer: &mut Printer) -> Exit {
             printer.say(&format!("\n{} is not as its file says: castle up puts it right.", stand.kept.name()));
         }
     }
-    let problems = problems(report, printer);
+    let mut problems = problems(report, printer);
+    if let Some(why) = unseen {
+        let summary = format!("what is inside of the cluster was not looked at: {why}");
+        printer.complain_to_people(&summary);
+        problems.push(json!({"severity": "error", "summary": summary}));
+    }
     let (result, exit) = match (failed, found.is_empty()) {
         (0, true) => ("unchanged", Exit::Done),
         (0, false) => ("drifted", Exit::Differs),

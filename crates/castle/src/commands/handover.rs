@@ -86,6 +86,12 @@ impl Gate for Reached {
             let api = self.api()?;
             let silent = match api.discover().await {
                 Ok(_) => return Ok(Verdict::Open(api)),
+                // No waiting helps whoever is turned away.
+                Err(trouble) if matches!(trouble.class(), castle_engine::Class::Final) => {
+                    return Err(
+                        Fault::new(castle_engine::Class::Final, "the API", trouble.to_string()).next("castle status")
+                    );
+                }
                 Err(trouble) => trouble.to_string(),
             };
             let (subject, next) = ("the API".to_owned(), "castle status".to_owned());
@@ -232,6 +238,8 @@ impl Move<'_> {
             name: self.kept.name(),
             nodes: Vec::new(),
             layer: None,
+            within: None,
+            goes_on: false,
             folder: &self.kept.own_folder(),
             disk: doors.disk.clone(),
             clock: doors.clock.as_ref(),

@@ -94,6 +94,8 @@ fn child(folder: &Path) -> ExitCode {
             name: "blue on nothing".to_owned(),
             nodes: Vec::new(),
             layer: None,
+            within: None,
+            goes_on: false,
             folder: &folder.join("state"),
             disk: Arc::new(SystemDisk),
             clock: &SystemClock::new(),

@@ -160,12 +160,25 @@ const CASES: &[Case] = &[
             ("castle: blue", "castle: blue # root@pam!castle=01234567-89ab-cdef-0123-456789abcdef"),
         ],
     ),
-    (Code::RepositoryAddress, &[("castle: blue", "castle: blue\ngitops: {repository: 'git@github.com:me/blue.git'}")]),
+    (
+        Code::RepositoryAddress,
+        &[
+            ("castle: blue", "castle: blue\ngitops: {repository: 'git@github.com:me/blue.git'}"),
+            ("castle: blue", "castle: blue\ngitops: {repository: 'ssh://git@github.com/me/blue.git', ca: ca.pem}"),
+        ],
+    ),
     (
         Code::KustomizationTwice,
         &[(
             "castle: blue",
             "castle: blue\ngitops: {repository: 'https://github.com/me/blue.git', critical: {apps: 5m}, background: {apps: 1h}}",
+        )],
+    ),
+    (
+        Code::VariableReserved,
+        &[(
+            "castle: blue",
+            "castle: blue\ngitops: {repository: 'https://github.com/me/blue.git', vars: {castle_name: red}}",
         )],
     ),
     (

@@ -64,7 +64,7 @@ async fn respond(
     let Some(repository) = repository else { return Ok(told(404, "text/plain", b"Not Found\n".to_vec())) };
     let authorization = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = authorization.and_then(token);
-    if !repository.lets_in(&token.as_deref().map_or(Shown::Nothing, Shown::Token)) {
+    if repository.lets_in(&token.as_deref().map_or(Shown::Nothing, Shown::Token)).is_err() {
         let mut refused = told(401, "text/plain", b"Unauthorized\n".to_vec());
         refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"git\""));
         return Ok(refused);

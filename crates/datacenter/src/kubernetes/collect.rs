@@ -62,6 +62,7 @@ impl Kube {
                     let claim = value::text(volume, "persistentVolumeClaim.claimName");
                     if !claim.is_empty() {
                         self.note((Arc::from(CLAIMS), value::namespace(object).to_owned(), claim.to_owned()));
+                        self.claim_let_go();
                     }
                 }
             }

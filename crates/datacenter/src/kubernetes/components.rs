@@ -51,6 +51,8 @@ pub enum ComponentFault {
     FailedHealthChecks,
     /// No disk can be used.
     NoUsableDisk,
+    /// No volume is let go of.
+    StuckVolume,
     /// The host of the repository does not answer.
     GitUnreachable,
     /// The repository refuses the credential.
@@ -100,7 +102,7 @@ impl Kube {
         if flux::concerns(&self.components.flux, key) {
             self.wake(Component::Flux);
         }
-        if longhorn::concerns(key) {
+        if longhorn::concerns(key) || self.uses_driver(key) {
             self.wake(Component::Longhorn);
         }
     }

@@ -25,6 +25,7 @@ use super::identity::{self, Identity};
 use super::route::Door;
 use super::{KUBERNETES_PORT, TALOS_PORT};
 use crate::datacenter::Datacenter;
+use crate::transport::loopback::prompt;
 use crate::world::World;
 
 /// What listens where.
@@ -127,6 +128,7 @@ async fn listen(
             };
             // A connection that broke before it was one is nobody's loss.
             let Ok((stream, _)) = accepted else { continue };
+            let stream = prompt(stream);
             let (datacenter, acceptor, mut over) = (datacenter.clone(), acceptor.clone(), over.clone());
             tokio::spawn(async move {
                 tokio::select! {

@@ -147,3 +147,40 @@ fn without_a_webhook_nodes_cannot_be_changed_and_without_a_disk_nothing_is_bound
         assert_eq!(status, 400, "{told}");
     });
 }
+
+#[test]
+fn a_volume_is_attached_as_long_as_a_pod_on_a_node_uses_it() {
+    let Some(text) = text("/var/mnt/longhorn") else { return };
+    in_virtual_time(async |clock| {
+        let stand = Stand::on(clock, Machines { count: 4, has_data_disks: true, wants_volumes: true }).await;
+        stand.install(&text).await;
+        stand.pause(10.0).await;
+        claim(&stand, "data").await;
+        stand.until("a volume", |stand| phase(stand, "data") == "Bound").await;
+        let state = |stand: &Stand| {
+            let name =
+                stand.names("volumes.longhorn.io").first().map(|name| name.split_once('/').unwrap().1.to_owned());
+            let volume = stand.object("volumes.longhorn.io", NAMESPACE, &name.unwrap_or_default());
+            let attached = stand.names("volumeattachments.storage.k8s.io").len();
+            (volume["status"]["state"].clone(), volume["status"]["currentNodeID"].clone(), attached)
+        };
+        stand.until("its own object", |stand| state(stand).0 == "detached").await;
+        let volumes = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }]);
+        let spec = json!({ "containers": [{ "name": "c", "image": "example.com/c:1" }], "volumes": volumes });
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "user" }, "spec": spec });
+        let path = "/api/v1/namespaces/default/pods/user";
+        assert_eq!(stand.apply(path, &pod).await.0, 201);
+        stand.until("an attachment", |stand| state(stand) == (json!("attached"), json!("node-4"), 1)).await;
+        let fail = |holds| {
+            let datacenter = stand.nodes.datacenter();
+            assert!(datacenter.fail_component("blue", Component::Longhorn, ComponentFault::StuckVolume, holds));
+        };
+        fail(true);
+        assert_eq!(stand.api().ask("DELETE", path, "application/json", "{}").await.unwrap().0, 200);
+        stand.pause(120.0).await;
+        assert!(stand.names("pods").iter().all(|name| name != "default/user"));
+        assert_eq!(state(&stand), (json!("attached"), json!("node-4"), 1), "nobody lets go of it");
+        fail(false);
+        stand.until("the end", |stand| state(stand) == (json!("detached"), json!(""), 0)).await;
+    });
+}

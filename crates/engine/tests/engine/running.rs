@@ -104,6 +104,29 @@ fn the_second_interrupt_ends_at_once_and_loses_nothing() {
     });
 }
 
+#[test]
+fn a_run_with_a_bound_ends_then_and_what_it_left_is_done_by_the_next() {
+    in_virtual_time(async |clock| {
+        let pulse = Pulse::new();
+        let (disk, world) = (ModelDisk::new(&pulse), slow_world(clock, &pulse));
+        let graph = chain(&world, 10);
+        let doors: Arc<dyn Disk> = Arc::new(disk.clone());
+        let journal = Mutex::new(Journal::open(&doors, std::path::Path::new("/journal"), &castle()).unwrap().0);
+        let (chance, fence) = (Chance::new(1), Alone { epoch: 1 });
+        let tools =
+            Tools { clock, entropy: &chance, fence: &fence, listener: &Deaf, signals: None, journal: Some(&journal) };
+        let wanted = Wanted { within: Some(Duration::from_secs(10)), ..Wanted::all(castle()) };
+        let report = run(&graph, tools, &wanted).await;
+        assert!(!report.interrupted && clock.monotonic() == Duration::from_secs(10), "{:?}", clock.monotonic());
+        let (done, left) =
+            (report.ended(Outcome::is_done).count(), report.ended(|it| *it == Outcome::Remaining).count());
+        assert!(done > 0 && left > 0 && done + left == 10, "{done} done, {left} remain");
+        drop(journal);
+        assert!(go(&graph, &disk, clock, ALONE).await.is_done());
+        assert!(world.effects().values().all(|&count| count == 1));
+    });
+}
+
 /// A fence that is lost after so many effects.
 struct Lost {
     left: Mutex<u32>,

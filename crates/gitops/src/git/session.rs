@@ -11,7 +11,7 @@ use castle_http::{Answer, Ask, Bytes, Client, Endpoint, Failure, Method, Trust};
 use castle_seams::{Clock, Dial};
 
 use super::wire::{self, Packet};
-use super::{Branch, GitError, Remote, is_ssh};
+use super::{Branch, GitError, Login, Remote, is_ssh};
 
 /// How long one request may take. A repository of manifests is small.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ const NAMELESS: GitError = GitError::Damaged("a branch without a name");
 /// A server that has been greeted.
 pub(super) struct Session<'r> {
     client: Client,
-    token: Option<&'r str>,
+    login: Option<Login<'r>>,
     /// What an older server has told of itself: all its branches. One of today is asked for them.
     told: Option<Bytes>,
 }
@@ -45,7 +45,7 @@ impl<'r> Session<'r> {
         let client = Client::new(endpoint, trust, dial, clock)
             .map_err(|error| GitError::Address(format!("address: {error}")))?;
         let client = client.with_deadline(DEADLINE).with_limit(MAX_PACK_BYTES);
-        let session = Self { client, token: remote.token, told: None };
+        let session = Self { client, login: remote.login, told: None };
         let body = session.ask(Ask::new(Method::GET, "/info/refs?service=git-upload-pack")).await?.body;
         let packets = wire::packets(&body).map_err(|_| NOT_LIKE_GIT)?;
         let says = |line: &[u8]| packets.iter().filter_map(Packet::line).any(|said| said == line);
@@ -60,11 +60,14 @@ impl<'r> Session<'r> {
         if self.told.is_none() {
             ask.headers.insert(GIT_PROTOCOL, HeaderValue::from_static("version=2"));
         }
-        if let Some(token) = self.token {
-            // Who has a token may have any name.
-            let basic = STANDARD.encode(format!("git:{}", token.trim()));
-            let mut value = HeaderValue::from_str(&format!("Basic {basic}"))
-                .map_err(|_| GitError::CredentialRejected { given: true })?;
+        if let Some(login) = self.login {
+            let header = match login {
+                Login::Password { username, password } => {
+                    format!("Basic {}", STANDARD.encode(format!("{}:{}", username.trim(), password.trim())))
+                }
+                Login::Bearer(token) => format!("Bearer {}", token.trim()),
+            };
+            let mut value = HeaderValue::from_str(&header).map_err(|_| GitError::CredentialRejected { given: true })?;
             value.set_sensitive(true);
             ask.headers.insert(AUTHORIZATION, value);
         }
@@ -75,7 +78,7 @@ impl<'r> Session<'r> {
         })?;
         match answer.status.as_u16() {
             200 => Ok(answer),
-            401 | 403 => Err(GitError::CredentialRejected { given: self.token.is_some() }),
+            401 | 403 => Err(GitError::CredentialRejected { given: self.login.is_some() }),
             404 | 410 => Err(GitError::NotFound(answer.status.as_u16())),
             300..=399 => Err(GitError::NotGit("it sends elsewhere; the address may need .git at its end")),
             status @ (408 | 429 | 500..) => Err(GitError::Unreachable(format!("it answers with HTTP {status}"))),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use castle_engine::{GraphBuilder, Handle, Layer, Place, StepId};
 
+use super::prune::Removable;
 use super::{Apply, Expect, Present, Prune, Ready, Record};
 use crate::client::Api;
 use crate::model::{Mark, Object, Stage};
@@ -69,12 +70,21 @@ pub fn install_unless(
         }
     }
     let needs = (api.clone(), present.clone());
-    graph.step(id(mark, "prune"), Place::default(), needs, Prune::new(objects, mark));
+    graph.step(prune_step(mark), Place::default(), needs, Prune::new(objects, mark));
     present
 }
 
-/// Wants nothing of a component: all that castle made of it is removed, the last first.
-pub fn remove(graph: &mut GraphBuilder, api: &Handle<Api>, mark: &Mark) {
-    let nothing = graph.step(id(mark, "record"), Place::default(), (api.clone(),), Record::new(&[], mark));
-    graph.step(id(mark, "prune"), Place::default(), (api.clone(), nothing), Prune::new(&[], mark));
+/// The last step of a component: what is wanted of it no more is gone.
+#[must_use]
+pub fn prune_step(mark: &Mark) -> StepId {
+    id(mark, "prune")
+}
+
+/// Wants nothing of a component: all that castle made of it is removed, the last first, unless something of somebody else's would go
+/// along with it. Returns the gate that it begins with.
+pub fn remove(graph: &mut GraphBuilder, api: &Handle<Api>, mark: &Mark) -> StepId {
+    let gate = id(mark, "removable");
+    let free = graph.gate(gate.clone(), Place::default(), (api.clone(),), Removable::new(mark));
+    graph.step(prune_step(mark), Place::default(), (api.clone(), free), Prune::new(&[], mark));
+    gate
 }

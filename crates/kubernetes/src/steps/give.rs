@@ -7,6 +7,7 @@ use castle_engine::{Change, Decision, Fault, GraphBuilder, Handle, Impact, Layer
 use castle_seams::BoxFuture;
 use serde_json::{Value, json};
 
+use super::apply::worst;
 use super::inventory;
 use super::obstacle::{Obstacle, clear};
 use super::sources::{Source, sources};
@@ -75,9 +76,8 @@ pub(super) async fn live(api: &Api, keys: &BTreeSet<Key>) -> Result<Vec<Object>,
         let Some(kind) = served.preferred(&key.group, &key.kind) else { return Ok(None) };
         api.get(kind, &key.namespace, &key.name).await.map_err(fault)
     };
-    let found: Result<Vec<Option<Object>>, Fault> =
-        together(keys.iter().map(look).collect()).await.into_iter().collect();
-    Ok(found?.into_iter().flatten().collect())
+    let found = worst(together(keys.iter().map(look).collect()).await)?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// What castle says of an object of which it wants nothing, while it is as it was seen.
@@ -152,7 +152,7 @@ impl Step for Give {
                 let applied = api.apply(&nothing, Mode::Real).await;
                 applied.map(drop).map_err(|trouble| trouble.fault(&object.key()))
             };
-            together(observed.held.iter().map(release).collect()).await.into_iter().collect()
+            worst(together(observed.held.iter().map(release).collect()).await).map(drop)
         })
     }
 

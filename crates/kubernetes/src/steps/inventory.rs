@@ -1,6 +1,6 @@
 //! Inventories: which objects castle has ever wanted of a component, written down before the first of them is applied.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use castle_engine::{Change, Decision, Fault, Impact, Operation, Step};
@@ -8,7 +8,7 @@ use castle_seams::BoxFuture;
 use serde_json::json;
 
 use super::apply::Present;
-use crate::client::{Api, Mode};
+use crate::client::{Api, Mode, Scope};
 use crate::model::{Key, Kind, Mark, Object};
 
 /// Where inventories are kept: a namespace that is always there, and that nobody removes.
@@ -52,6 +52,22 @@ pub async fn recorded(api: &Api, mark: &Mark) -> Result<Option<BTreeSet<Key>>, F
     Ok(read(api, mark).await?.as_ref().map(listed))
 }
 
+/// All inventories of a castle: of which component, and how many objects each lists.
+///
+/// # Errors
+///
+/// [`Fault`] if the API does not say.
+pub async fn all_recorded(api: &Api, castle: &str) -> Result<BTreeMap<Mark, usize>, Fault> {
+    let scope = Scope { labels: Mark::any_of(&BTreeSet::from([castle])), ..Scope::within(NAMESPACE) };
+    let subject = Key::new("", "ConfigMap", NAMESPACE, "(all)");
+    let maps = api.list(&kind(), &scope).await.map_err(|trouble| trouble.fault(&subject))?.objects;
+    let inventory = |map: &Object| {
+        let mark = Mark::of(map).filter(|mark| mark.inventory() == map.name())?;
+        Some((mark, listed(map).len()))
+    };
+    Ok(maps.iter().filter_map(inventory).collect())
+}
+
 /// Writes an inventory.
 pub(super) async fn write(api: &Api, mark: &Mark, objects: &BTreeSet<Key>) -> Result<(), Fault> {
     let key = key(mark);
@@ -93,8 +109,10 @@ impl Step for Record {
         if self.wanted.is_subset(observed) {
             return Decision::Nothing;
         }
-        let impact = if observed.is_empty() { Impact::Create } else { Impact::InPlace };
-        let change = Change::new("record", impact);
+        if observed.is_empty() {
+            return self.foresee().map_or(Decision::Nothing, Decision::Change);
+        }
+        let change = Change::new("record", Impact::InPlace);
         let count = |number: usize| Some(format!("{number} objects"));
         Decision::Change(change.differing(
             "inventory",
@@ -115,6 +133,12 @@ impl Step for Record {
 
     fn expect(&self, _: &Self::Needs, _: &Self::Observed, _: &Change) -> Option<Present> {
         Some(Present)
+    }
+
+    fn foresee(&self) -> Option<Change> {
+        let change = Change::new("record", Impact::Create);
+        let count = format!("{} objects", self.wanted.len());
+        (!self.wanted.is_empty()).then(|| change.differing("inventory", None, Some(count)))
     }
 
     fn output(&self, _: &Self::Needs, _: &Self::Observed) -> Present {

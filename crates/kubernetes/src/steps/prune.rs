@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_engine::{Change, Class, Decision, Fault, Gate, Impact, Operation, Step, Verdict};
 use castle_seams::BoxFuture;
 use serde_json::Value;
 
 use super::apply::Present;
 use super::inventory;
 use crate::client::{Api, Scope, Trouble, together};
-use crate::model::{Key, Mark, Object, Owner, Stage, owners};
+use crate::model::{Key, Kind, Mark, Object, Owner, Stage, owners};
+
+const DEFINITION: &str = "CustomResourceDefinition";
 
 /// Wants nothing of a component but this. With nothing wanted, the component is gone afterwards.
 pub struct Prune {
@@ -107,9 +109,7 @@ impl Step for Prune {
                 };
             }
             for object in self.last(observed).into_iter().filter(|object| !object.is_ending()) {
-                if Stage::of(object) == Stage::Namespaces {
-                    guard_namespace(api, object, &self.mark).await?;
-                }
+                guard(api, object, &self.mark).await?;
                 // Between the look and this moment it may have become somebody else's.
                 if let Some(object) = self.claimed(api, &object.key()).await? {
                     api.delete(&object).await.map_err(|trouble| trouble.fault(&object.key()))?;
@@ -142,15 +142,57 @@ fn held_by(object: &Object) -> String {
     }
 }
 
-/// A namespace takes all that is in it along. What is somebody else's keeps it.
-async fn guard_namespace(api: &Api, namespace: &Object, mark: &Mark) -> Result<(), Fault> {
-    let fault = |trouble: Trouble| trouble.fault(&namespace.key());
+/// Open if nothing of somebody else's would go along with a component. Asked before its first object is removed, for half of it is of no use
+/// to anybody.
+pub(super) struct Removable(Prune);
+
+impl Removable {
+    pub(super) fn new(mark: &Mark) -> Self {
+        Self(Prune::new(&[], mark))
+    }
+}
+
+impl Gate for Removable {
+    type Needs = (Arc<Api>,);
+    type Output = Present;
+
+    fn check<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Present>, Fault>> {
+        Box::pin(async move {
+            let inventory = inventory::read(api, &self.0.mark).await?;
+            let listed = inventory.as_ref().map(inventory::listed).unwrap_or_default();
+            let takes_along = listed.iter().filter(|key| ["Namespace", DEFINITION].contains(&key.kind.as_str()));
+            for key in takes_along {
+                if let Some(object) = self.0.claimed(api, key).await? {
+                    guard(api, &object, &self.0.mark).await?;
+                }
+            }
+            Ok(Verdict::Open(Present))
+        })
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
+
+/// A namespace takes all that is in it along, a definition all objects of its kind. What is somebody else's keeps it.
+async fn guard(api: &Api, taker: &Object, mark: &Mark) -> Result<(), Fault> {
+    let fault = |trouble: Trouble| trouble.fault(&taker.key());
     let served = api.discover().await.map_err(fault)?;
-    let kinds = served
-        .resources()
-        .filter(|resource| resource.is_namespaced && resource.verbs.iter().any(|verb| verb == "list"));
-    let scope = Scope::within(namespace.name());
-    let lists = kinds.map(|resource| api.list(&resource.kind, &scope)).collect();
+    let (kinds, scope): (Vec<Kind>, Scope) = match taker.kind().kind.as_str() {
+        "Namespace" => {
+            let listed = served
+                .resources()
+                .filter(|resource| resource.is_namespaced && resource.verbs.iter().any(|verb| verb == "list"));
+            (listed.map(|resource| resource.kind.clone()).collect(), Scope::within(taker.name()))
+        }
+        DEFINITION => {
+            let kind = served.preferred(taker.text("/spec/group"), taker.text("/spec/names/kind"));
+            (kind.into_iter().cloned().collect(), Scope::default())
+        }
+        _ => return Ok(()),
+    };
+    let lists = kinds.iter().map(|kind| api.list(kind, &scope)).collect();
     for list in together(lists).await {
         for object in list.map_err(fault)?.objects {
             let others = owners(&object, &BTreeMap::new()).claims.into_iter().find(|claim| match &claim.owner {
@@ -158,9 +200,12 @@ async fn guard_namespace(api: &Api, namespace: &Object, mark: &Mark) -> Result<(
                 _ => true,
             });
             if let Some(other) = others {
-                let evidence = format!("{} in it belongs to {}", object.key(), other.owner);
-                let fault = Fault::guard(namespace.key().to_string(), evidence);
-                return Err(fault.next(format!("kubectl get all --namespace {}", namespace.name())));
+                let (what, next) = match taker.kind().kind.as_str() {
+                    "Namespace" => ("in it belongs", format!("kubectl get all --namespace {}", taker.name())),
+                    _ => ("would go with it, and belongs", format!("kubectl get {} --all-namespaces", taker.name())),
+                };
+                let evidence = format!("{} {what} to {}", object.key(), other.owner);
+                return Err(Fault::guard(taker.key().to_string(), evidence).next(next));
             }
         }
     }

@@ -43,6 +43,12 @@ pub enum CredentialError {
     /// It is for another kind of address.
     #[error("{0} is read with {1}")]
     WrongKind(&'static str, &'static str),
+    /// The host is not among those that are known.
+    #[error("`known_hosts` has no line for {0}, and Flux would not believe it: add what `ssh-keyscan {0}` prints")]
+    HostMissing(String),
+    /// A part is not what it should be.
+    #[error("`{0}` is no {1}")]
+    Unfit(&'static str, &'static str),
     /// Something is missing.
     #[error(
         "it has {found}, which is no credential: give a token; or `username` and `password`; or `identity` and `known_hosts`; or `githubAppID`, `githubAppPrivateKey` and one of `githubAppInstallationID` and `githubAppInstallationOwner`"
@@ -82,22 +88,58 @@ pub fn of_parts(address: &str, parts: BTreeMap<String, Secret>) -> Result<BTreeM
     let has = |names: &[&str]| names.iter().all(|name| parts.contains_key(*name));
     let (is_key, is_login) =
         (has(&["identity", "known_hosts"]), has(&["username", "password"]) || has(&["bearerToken"]));
+    let has_app = parts.keys().any(|name| name.starts_with("githubApp"));
     let is_ssh = address.starts_with("ssh://");
     match () {
-        () if is_ssh && is_key => Ok(parts),
-        () if !is_ssh && (is_login || is_app(&parts)) => Ok(parts),
+        () if is_ssh && is_key => known_host(address, &parts)?,
+        () if !is_ssh && has_app && is_app(&parts) => fit_app(&parts)?,
+        () if !is_ssh && !has_app && is_login => {}
         () if is_ssh && (is_login || is_app(&parts)) => {
-            Err(CredentialError::WrongKind("a repository at ssh://", "an SSH key: `identity` and `known_hosts`"))
+            return Err(CredentialError::WrongKind(
+                "a repository at ssh://",
+                "an SSH key: `identity` and `known_hosts`",
+            ));
         }
         () if !is_ssh && is_key => {
-            Err(CredentialError::WrongKind("a repository at https://", "a token, or a GitHub App"))
+            return Err(CredentialError::WrongKind("a repository at https://", "a token, or a GitHub App"));
         }
         () => {
             let known: Vec<&str> = parts.keys().map(String::as_str).filter(|name| PARTS.contains(name)).collect();
             let found = if known.is_empty() { "none of the known parts".to_owned() } else { known.join(", ") };
-            Err(CredentialError::Incomplete { found })
+            return Err(CredentialError::Incomplete { found });
         }
     }
+    Ok(parts)
+}
+
+/// That the host of an address is among those that are known. Names that are hashed are believed to be.
+fn known_host(address: &str, parts: &BTreeMap<String, Secret>) -> Result<(), CredentialError> {
+    let rest = address.trim_start_matches("ssh://");
+    let authority = rest.split('/').next().unwrap_or_default();
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_ascii_lowercase();
+    let (host, named) = match authority.split_once(':') {
+        Some((host, port)) if port != "22" => (host.to_owned(), format!("[{host}]:{port}")),
+        Some((host, _)) => (host.to_owned(), host.to_owned()),
+        None => (authority.clone(), authority.clone()),
+    };
+    let known = parts.get("known_hosts").map(Secret::expose).unwrap_or_default();
+    let is_known = known.lines().any(|line| {
+        let names = line.trim().split(' ').next().unwrap_or_default();
+        names.starts_with(['|', '@']) || names.contains('*') || names.split(',').any(|name| name == named)
+    });
+    if is_known { Ok(()) } else { Err(CredentialError::HostMissing(host)) }
+}
+
+/// That the parts of an app are what Flux takes them for.
+fn fit_app(parts: &BTreeMap<String, Secret>) -> Result<(), CredentialError> {
+    for name in ["githubAppID", "githubAppInstallationID"] {
+        if parts.get(name).is_some_and(|part| part.expose().trim().parse::<u64>().is_err()) {
+            return Err(CredentialError::Unfit(name, "number"));
+        }
+    }
+    let key = parts.get("githubAppPrivateKey").map(Secret::expose).unwrap_or_default();
+    let is_key = key.trim_start().starts_with("-----BEGIN") && key.contains("PRIVATE KEY-----");
+    if is_key { Ok(()) } else { Err(CredentialError::Unfit("githubAppPrivateKey", "private key as PEM")) }
 }
 
 /// Whether it is a token and nothing else.
@@ -139,8 +181,11 @@ mod tests {
     #[test]
     fn a_credential_is_known_by_its_parts() {
         assert_eq!(parts(HTTPS, "ghp_x\n").unwrap(), ["password", "username"]);
-        assert_eq!(parts(SSH, r#"{"identity": "k", "known_hosts": "h"}"#).unwrap(), ["identity", "known_hosts"]);
-        let app = r#"{"githubAppID": "1", "githubAppPrivateKey": "k", "githubAppInstallationID": "2"}"#;
+        assert_eq!(
+            parts(SSH, r#"{"identity": "k", "known_hosts": "git.example k"}"#).unwrap(),
+            ["identity", "known_hosts"]
+        );
+        let app = r#"{"githubAppID": "1", "githubAppPrivateKey": "-----BEGIN RSA PRIVATE KEY-----", "githubAppInstallationID": "2"}"#;
         assert_eq!(parts(HTTPS, app).unwrap().len(), 3);
     }
 
@@ -154,7 +199,33 @@ mod tests {
         ));
         let both = r#"{"githubAppID": "1", "githubAppPrivateKey": "k", "githubAppInstallationID": "2", "githubAppInstallationOwner": "o"}"#;
         assert!(matches!(parts(HTTPS, both), Err(CredentialError::Incomplete { .. })));
+        let half = r#"{"username": "u", "password": "p", "githubAppID": "1"}"#;
+        assert!(matches!(parts(HTTPS, half), Err(CredentialError::Incomplete { .. })), "Flux would take it for an app");
+        let app = |id: &str, key: &str| {
+            format!(r#"{{"githubAppID": "{id}", "githubAppPrivateKey": "{key}", "githubAppInstallationOwner": "o"}}"#)
+        };
+        let unfit = |id, key| parts(HTTPS, &app(id, key)).unwrap_err().to_string();
+        assert_eq!(unfit("hunter2", "-----BEGIN PRIVATE KEY-----"), "`githubAppID` is no number");
+        assert_eq!(unfit("1", "hunter2"), "`githubAppPrivateKey` is no private key as PEM");
         let error = parts(HTTPS, r#"{"username": "hunter2secret"}"#).unwrap_err().to_string();
         assert!(!error.contains("hunter2secret"), "{error}");
+    }
+    #[test]
+    fn the_host_of_an_ssh_address_must_be_known() {
+        let told = |address: &str, known: &str| {
+            let text = format!(r#"{{"identity": "k", "known_hosts": "{known}"}}"#);
+            parts(address, &text).map(drop)
+        };
+        let missing = Err(CredentialError::HostMissing("git.example".to_owned()));
+        assert_eq!(told(SSH, "other.example ssh-ed25519 AAAA"), missing);
+        assert_eq!(told("ssh://git@git.example:2222/r.git", "git.example ssh-ed25519 AAAA"), missing);
+        for (address, known) in [
+            (SSH, "other.example,git.example ssh-ed25519 AAAA"),
+            (SSH, "|1|salt|hash ssh-ed25519 AAAA"),
+            ("ssh://git@git.example:22/r.git", "git.example ssh-ed25519 AAAA"),
+            ("ssh://git@git.example:2222/r.git", "[git.example]:2222 ssh-ed25519 AAAA"),
+        ] {
+            assert_eq!(told(address, known), Ok(()), "{address} {known}");
+        }
     }
 }

@@ -37,6 +37,12 @@ fn components_are_whose_the_file_says() {
         (GITOPS.to_owned(), &pool, vec![Code::OwnedObject]),
         (GITOPS.to_owned(), &other, vec![]),
         (by("{owner: flux}"), &namespace, vec![Code::ComponentMissing]),
+        // The pool is castle's, whoever installs MetalLB.
+        (
+            by("{owner: flux}"),
+            &pool,
+            vec![Code::ComponentMissing, Code::NamespaceMissing, Code::KindNotServed, Code::OwnedObject],
+        ),
         (by("{owner: flux}"), &other, vec![Code::ComponentMissing, Code::NamespaceMissing, Code::KindNotServed]),
         (by("off"), &namespace, vec![]),
         (by("off"), &other, vec![Code::KindNotServed, Code::NamespaceMissing]),

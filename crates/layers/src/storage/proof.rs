@@ -28,7 +28,6 @@ fn space() -> &'static str {
 pub(super) fn prove(graph: &mut GraphBuilder, inside: &Inside<'_>, ready: &Handle<Present>) -> Handle<Present> {
     let mark = inside.mark(LAYER, "proof");
     let image = inside.manifests.get(&ComponentName::Longhorn).and_then(|objects| manager_image(objects));
-    let image = image.unwrap_or_default();
     let place = Place { lane: None, predicted: Duration::from_secs(10) };
     let needs = (inside.api.clone(), ready.clone());
     let begun = graph.step(id(LAYER, "proof", "volume"), place, needs, Begin { mark: mark.clone(), image });
@@ -94,7 +93,8 @@ async fn apply(api: &Api, mark: &Mark, value: Value) -> Result<(), Fault> {
 /// Wants the volume written, unless that was done.
 struct Begin {
     mark: Mark,
-    image: String,
+    /// Nothing if the manifest has none.
+    image: Option<String>,
 }
 
 impl Step for Begin {
@@ -128,8 +128,13 @@ impl Step for Begin {
             if let ("remove", Some(job)) = (change.verb.as_str(), &seen.job) {
                 return api.delete(job).await.map_err(|trouble| trouble.fault(&job.key()));
             }
+            let Some(image) = &self.image else {
+                let evidence = "its manifest tells no image, and so nothing that could write a volume";
+                let fault = Fault::new(Class::Final, format!("DaemonSet {}/longhorn-manager", space()), evidence);
+                return Err(fault.next("correct components.longhorn in castle.yaml, or remove storage.longhorn.proof"));
+            };
             apply(api, &self.mark, claim()).await?;
-            apply(api, &self.mark, job(&self.image)).await
+            apply(api, &self.mark, job(image)).await
         })
     }
 
@@ -172,8 +177,7 @@ impl Step for End {
     fn decide(&self, _: &Self::Needs, seen: &Traces) -> Decision {
         let is_left = |object: &Option<Object>| object.as_ref().is_some_and(|object| !object.is_ending());
         if seen.record.is_none() {
-            let change = Change::new("record", Impact::Create);
-            return Decision::Change(change.differing("the first volume", None, Some("was written".to_owned())));
+            return self.foresee().map_or(Decision::Nothing, Decision::Change);
         }
         if is_left(&seen.job) || is_left(&seen.claim) {
             let change = Change::new("delete", Impact::Destroy);
@@ -198,6 +202,11 @@ impl Step for End {
             }
             Ok(())
         })
+    }
+
+    fn foresee(&self) -> Option<Change> {
+        let change = Change::new("record", Impact::Create);
+        Some(change.differing("the first volume", None, Some("was written".to_owned())))
     }
 
     fn output(&self, _: &Self::Needs, _: &Traces) -> Present {

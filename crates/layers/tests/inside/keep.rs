@@ -173,6 +173,10 @@ pub(crate) struct Wishes {
     pub(crate) age_key: Option<String>,
     /// What opens the repository, where castle gives it, instead of what does.
     pub(crate) token: Option<String>,
+    /// Or all its parts.
+    pub(crate) parts: Option<BTreeMap<String, String>>,
+    /// The authority of the repository's server.
+    pub(crate) authority: Option<String>,
     /// What the cluster logs in to the vault with, instead of what lets it in.
     pub(crate) client_secret: Option<String>,
     /// Where the repository is, instead of where it is.
@@ -295,14 +299,18 @@ impl Keep {
             Some(_) => Credential::Vaulted("GIT_TOKEN".to_owned()),
             None => {
                 let token = wishes.token.as_deref().unwrap_or(TOKEN);
-                let parts = [("username", "git"), ("password", token)];
-                Credential::Given(parts.map(|(name, part)| (name.to_owned(), secret(part))).into())
+                let usual = || {
+                    [("username", "git"), ("password", token)].map(|(name, part)| (name.to_owned(), part.to_owned()))
+                };
+                let parts = wishes.parts.clone().unwrap_or_else(|| usual().into());
+                Credential::Given(parts.iter().map(|(name, part)| (name.clone(), secret(part))).collect())
             }
         });
         let (head, is_unknown) = (self.head.clone(), wishes.is_head_unknown);
         let repository = Repository {
             address: wishes.address.clone().unwrap_or_else(|| URL.to_owned()),
             credential,
+            authority: wishes.authority.clone(),
             age_key: wishes.age_key.as_deref().map(secret),
             handed: Arc::default(),
             head: Arc::new(move || {

@@ -9,6 +9,7 @@ mod castle;
 mod contract;
 mod day;
 mod fits;
+mod graceful;
 mod keep;
 mod mirror;
 mod mutation;

@@ -2,9 +2,13 @@
 //! cause is gone, the same command goes on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use castle_datacenter::blueprint::Span;
 use castle_datacenter::{Asked, Ending, Latencies, Reply, Version, Witness};
 use castle_engine::{Fault, Outcome, Report};
+use castle_layers::graceful;
+use castle_layers::platform::{self, Whose};
 use castle_proxmox::model::ErrorClass;
 use castle_testkit::in_virtual_time;
 use serde_json::json;
@@ -245,4 +249,34 @@ fn an_image_that_is_not_what_the_file_says_is_not_used() {
         room.rewrite(&with_sum(&true_sum));
         done(&room.up().await);
     });
+}
+
+#[test]
+fn guests_go_down_by_themselves_and_one_that_does_not_is_named() {
+    for (seconds, quick) in [(8.0, true), (100.0, false)] {
+        in_virtual_time(async |clock| {
+            let slow = Latencies { shutdown: Span::new(seconds, seconds), ..Latencies::default() };
+            let room = Room::new(blueprint(&["pve"], Version::Nine).with_latencies(slow), &small(), door(clock));
+            done(&room.up().await);
+            room.clock.sleep(Duration::from_secs(120)).await;
+            let ground = room.ground(false);
+            let doomed = platform::within(&ground).await.unwrap();
+            let ours: Vec<_> = doomed.iter().filter(|it| it.whose == Whose::Ours && !it.is_template).collect();
+            let report = room.run(&graceful::shut(&ground, &ours, Duration::from_secs(20)).unwrap(), true).await;
+            if quick {
+                done(&report);
+                assert!(ours.iter().all(|it| !room.datacenter.look().guests[&it.vmid].running));
+            } else {
+                let faults = faults(&report);
+                assert_eq!(faults.len(), ours.len(), "{faults:#?}");
+                assert!(
+                    faults.iter().all(|it| it.evidence == "did not go down by itself within 20 s" && it.is_final())
+                );
+                assert!(ours.iter().all(|it| room.datacenter.look().guests[&it.vmid].running));
+            }
+            room.check_strangers();
+            // Whatever they did: the end comes.
+            done(&room.down().await);
+        });
+    }
 }

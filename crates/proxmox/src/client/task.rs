@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use castle_engine::pace;
 use castle_http::Method;
 
 use super::{Client, part};
 use crate::model::{ErrorClass, Form, Refusal, TaskEnd, Upid, each};
 
-/// How long the first look at a task waits, and the longest wait between two. Most are over within a second.
-const FIRST_LOOK: Duration = Duration::from_millis(200);
+/// The longest wait between two looks at a task. Most are over within a second.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// How much of the log of a task that failed is read.
 const LOG_LINES: u32 = 500;
@@ -85,10 +85,10 @@ impl Client {
             changes: true,
         };
         let begun = self.clock().monotonic();
-        let (mut wait, mut failures) = (FIRST_LOOK, 0);
+        let mut failures = 0;
         loop {
-            self.clock().sleep(wait).await;
-            wait = (wait * 3 / 2).min(LONGEST_WAIT);
+            let waited = self.clock().monotonic().saturating_sub(begun);
+            self.clock().sleep(pace(waited, LONGEST_WAIT)).await;
             match self.get(subject, &path, &Form::new()).await {
                 Ok(status) if status["status"] == "stopped" => {
                     return Ok(TaskEnd::read(status["exitstatus"].as_str().unwrap_or("unexpected status")));

@@ -22,8 +22,8 @@ pub enum Reach {
 
 /// Removes a guest: stops it, then destroys it, each time holding that it still is the one that was meant.
 pub struct RemoveGuest {
-    ground: Arc<Ground>,
-    vmid: u32,
+    pub(super) ground: Arc<Ground>,
+    pub(super) vmid: u32,
     /// What it was called when it was chosen: by its mark, or by Proxmox if it has none.
     name: String,
     reach: Reach,
@@ -51,12 +51,12 @@ impl RemoveGuest {
         Self { ground, vmid, name: name.to_owned(), reach, looks: Looks::default() }
     }
 
-    fn subject(&self) -> String {
+    pub(super) fn subject(&self) -> String {
         format!("VM {} ({})", self.vmid, self.name)
     }
 
     /// Holds that it is the guest that was meant, and that it may go.
-    fn guard(&self, config: &Config) -> Result<(), Fault> {
+    pub(super) fn guard(&self, config: &Config) -> Result<(), Fault> {
         let guard =
             |evidence: String| Err(Fault::guard(self.subject(), evidence).next("castle status shows what is castle's"));
         if !self.ground.vmids.contains(&self.vmid) {

@@ -5,6 +5,10 @@ use crate::problem::{Code, Problem, Problems};
 
 /// What stands for a folder of this machine.
 const EMBEDDED: &str = "embedded";
+/// The first Kustomization.
+const FIRST: &str = "flux-system";
+/// What every manifest may use.
+const OWN_VARIABLE: &str = "castle_name";
 
 pub(super) fn check(castle: &Castle, problems: &mut Problems) {
     let Some(gitops) = &castle.gitops else { return };
@@ -29,6 +33,31 @@ pub(super) fn check(castle: &Castle, problems: &mut Problems) {
                 .at(folder.origin, "only `repository: embedded` follows a folder")
                 .given(address.origin)
                 .hint("remove `folder`; where in the repository Flux begins is `path`"),
+        );
+    }
+    if let Some(ca) = gitops.ca.as_ref().filter(|_| !address.as_str().starts_with("https://")) {
+        problems.report(
+            Problem::new(Code::RepositoryAddress, "an authority, and a repository that shows no certificate")
+                .at(ca.origin, "only a server at `https://` has one")
+                .given(address.origin)
+                .hint("remove `ca`; for `ssh://`, the host is known by `known_hosts` of the credential"),
+        );
+    }
+    for (name, _) in gitops.critical.iter().chain(gitops.background.iter()) {
+        if name.value.as_str() == FIRST {
+            problems.report(
+                Problem::new(Code::KustomizationTwice, format!("{FIRST} is waited for as it is"))
+                    .at(name.origin, "the first Kustomization, which castle makes")
+                    .given(gitops.within.origin)
+                    .hint("remove it; how long it may take is said by `within`"),
+            );
+        }
+    }
+    if let Some((name, _)) = gitops.vars.iter().find(|(name, _)| name.value.as_str() == OWN_VARIABLE) {
+        problems.report(
+            Problem::new(Code::VariableReserved, format!("{OWN_VARIABLE} is castle's own variable"))
+                .at(name.origin, format!("always the name of the castle: `{}`", castle.castle.as_str()))
+                .hint("give yours another name"),
         );
     }
     for (name, _) in gitops.background.iter() {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step, pace};
 use castle_seams::BoxFuture;
 
 use super::{Keys, Whom, Wire};
@@ -11,7 +11,7 @@ use crate::client::{ApplyMode, Contact, Presence};
 use crate::model::bundle::Bundle;
 use crate::model::config::{Configuration, Difference};
 
-/// How often a node that does not answer is asked again.
+/// How long a node that does not answer is left alone at most.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// Makes the configuration of a node from the secrets of its cluster.
@@ -96,13 +96,14 @@ impl Configure {
         loop {
             match contact.probe().await {
                 Presence::Unreachable(refusal) => {
-                    if clock.monotonic().saturating_sub(begun) >= self.wire.patience {
+                    let waited = clock.monotonic().saturating_sub(begun);
+                    if waited >= self.wire.patience {
                         return Presence::Unreachable(refusal);
                     }
+                    clock.sleep(pace(waited, PERIOD)).await;
                 }
                 other => return other,
             }
-            clock.sleep(PERIOD).await;
         }
     }
 

@@ -91,8 +91,7 @@ impl World {
             }
             Component::Flux => {
                 let Some(errand) = self.kubernetes(cluster, |kube| kube.git_errand(of)) else { return };
-                let told =
-                    errand.and_then(|errand| errand.run(&mut self.git).map_err(|why| ("GitOperationFailed", why)));
+                let told = errand.and_then(|errand| errand.run(&mut self.git));
                 self.kubernetes(cluster, |kube| kube.git_told(of, told));
             }
             Component::MetalLb | Component::Longhorn => {}

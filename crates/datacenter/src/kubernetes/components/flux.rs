@@ -19,6 +19,7 @@ use crate::kubernetes::workloads::is_ready;
 mod apply;
 mod build;
 mod charts;
+mod credentials;
 mod health;
 mod kustomizations;
 mod releases;

@@ -1,5 +1,6 @@
 //! Longhorn: managers that start one after another, the webhook that each of them serves, and what they make at run time:
-//! settings, classes and nodes ([`objects`]), the storage driver and its volumes ([`driver`]).
+//! settings, classes and nodes ([`objects`]), the storage driver and its volumes ([`driver`]), and where these are attached
+//! ([`attachments`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::kubernetes::value;
 use crate::kubernetes::webhooks::served::{Asked, Verdict};
 use crate::kubernetes::workloads::PodFault;
 
+mod attachments;
 mod driver;
 mod objects;
 

@@ -1,6 +1,7 @@
 //! The API at the address that control planes share: held by one of them, and answering.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -19,11 +20,14 @@ pub(in super::super) struct SharedApi {
     /// The control planes, and the API of each at its own address.
     own: Vec<(Whom, Site)>,
     contacts: OnceLock<Vec<Contact>>,
+    /// Whether a control plane held the address when it was last asked.
+    is_held: AtomicBool,
 }
 
 impl SharedApi {
     pub(in super::super) fn new(site: Site, address: IpAddr, own: Vec<(Whom, Site)>) -> Self {
-        Self { api: Api::new(site, "the castle's endpoint"), address, own, contacts: OnceLock::new() }
+        let api = Api::new(site, "the castle's endpoint");
+        Self { api, address, own, contacts: OnceLock::new(), is_held: AtomicBool::new(false) }
     }
 
     fn contacts(&self, keys: &Keys) -> Result<&[Contact], Fault> {
@@ -40,7 +44,9 @@ impl SharedApi {
         let asked = join_all(self.contacts(keys)?.iter().map(|contact| contact.running().addresses())).await;
         let holds = |told: &Result<Vec<IpAddr>, _>| told.as_ref().is_ok_and(|all| all.contains(&self.address));
         let (address, names) = (self.address, || self.own.iter().map(|(whom, _)| whom.address.to_string()));
-        let Some((holder, site)) = asked.iter().position(holds).and_then(|place| self.own.get(place)) else {
+        let holder = asked.iter().position(holds).and_then(|place| self.own.get(place));
+        self.is_held.store(holder.is_some(), Ordering::Relaxed);
+        let Some((holder, site)) = holder else {
             return Ok(Closed {
                 subject: address.to_string(),
                 evidence: format!("no control plane holds the shared address yet ({})", closed.evidence),
@@ -98,7 +104,8 @@ impl Gate for SharedApi {
     }
 
     fn changed<'a>(&'a self, (keys, _): &'a Self::Needs) -> Option<BoxFuture<'a, ()>> {
-        Some(Box::pin(self.moved(keys)))
+        // Once somebody holds it, no address moves when the API there is ready.
+        (!self.is_held.load(Ordering::Relaxed)).then(|| Box::pin(self.moved(keys)) as BoxFuture<'a, ()>)
     }
 
     fn period(&self) -> Duration {

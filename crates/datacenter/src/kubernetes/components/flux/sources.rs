@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::credentials::{Credential, credential, not_installed};
 use super::{CHART_SOURCES, REPOSITORIES, build, mark, span};
 use crate::git::{Files, Refusal, Shown};
 use crate::kubernetes::components::{Component, ComponentFault, secret_text};
@@ -21,23 +22,32 @@ pub(crate) struct GitErrand {
     branch: String,
     commit: String,
     credential: Credential,
-}
-
-enum Credential {
-    None,
-    Token(String),
-    Key,
+    /// Whom it trusts beside public authorities.
+    authority: String,
 }
 
 impl GitErrand {
     /// Fetches it: the id of the commit, and its files.
-    pub(crate) fn run(&self, hosts: &mut crate::git::Hosts) -> Result<(String, Files), String> {
+    pub(crate) fn run(&self, hosts: &mut crate::git::Hosts) -> Result<(String, Files), (&'static str, String)> {
         let shown = match &self.credential {
             Credential::None => Shown::Nothing,
             Credential::Token(token) => Shown::Token(token),
-            Credential::Key => Shown::Key,
+            Credential::Key { identity, known_hosts } => Shown::Key { identity, known_hosts },
+            Credential::App { id, key, .. } => Shown::App { id, key },
         };
-        hosts.read(&self.url, &self.branch, &self.commit, &shown).map_err(|refusal| self.said(refusal))
+        hosts
+            .read(&self.url, &self.branch, &self.commit, (&shown, &self.authority))
+            .map_err(|refusal| self.refused(refusal))
+    }
+
+    /// What the controller says of a refusal, and for which reason: an app is turned away before Git is asked.
+    fn refused(&self, refusal: Refusal) -> (&'static str, String) {
+        match (&refusal, &self.credential) {
+            (Refusal::App, Credential::App { installation, .. }) => {
+                ("AuthenticationFailed", not_installed(installation))
+            }
+            _ => ("GitOperationFailed", self.said(refusal)),
+        }
     }
 
     /// What the controller says of a refusal.
@@ -46,7 +56,20 @@ impl GitErrand {
         match refusal {
             Refusal::NoHost => format!("unable to list remote for '{url}': dial tcp: lookup: no such host"),
             Refusal::Down => format!("unable to list remote for '{url}': dial tcp: connect: connection refused"),
-            Refusal::Credential => format!("unable to list remote for '{url}': authentication required"),
+            Refusal::Credential | Refusal::App => {
+                format!("unable to list remote for '{url}': authentication required")
+            }
+            Refusal::Untrusted => format!(
+                "unable to list remote for '{url}': Get \"{url}/info/refs?service=git-upload-pack\": tls: failed to verify certificate: x509: \
+                 certificate signed by unknown authority"
+            ),
+            Refusal::HostKey => {
+                format!("unable to list remote for '{url}': ssh: handshake failed: knownhosts: key is unknown")
+            }
+            Refusal::Key => format!(
+                "unable to list remote for '{url}': ssh: handshake failed: ssh: unable to authenticate, attempted methods [none publickey], \
+                 no supported methods remain"
+            ),
             Refusal::NoRepository => format!("unable to list remote for '{url}': repository not found"),
             Refusal::Source(why) => format!("unable to list remote for '{url}': {why}"),
             Refusal::Empty => format!("unable to list remote for '{url}': remote repository is empty"),
@@ -111,27 +134,20 @@ impl Kube {
         let repository = repository.ok_or_else(|| ("GitOperationFailed", "the object is gone".to_owned()))?;
         let url = value::text(&repository, "spec.url").to_owned();
         let name = value::text(&repository, "spec.secretRef.name");
-        let credential = if name.is_empty() {
-            Credential::None
-        } else {
-            let failed = |why: String| ("AuthenticationFailed", why);
-            let secret = self
-                .get("secrets", &of.1, name)
-                .ok_or_else(|| failed(format!("failed to get secret '{}/{name}': secrets {name:?} not found", of.1)))?;
-            let token = ["bearerToken", "password"].iter().find_map(|key| secret_text(&secret, key));
-            let is_key = ["identity", "githubAppPrivateKey"].iter().any(|key| secret_text(&secret, key).is_some());
-            match token {
-                _ if is_key => Credential::Key,
-                Some(token) => Credential::Token(token),
-                None => {
-                    let why =
-                        format!("invalid '{}/{name}' secret data: required fields 'username' and 'password'", of.1);
-                    return Err(failed(why));
-                }
-            }
+        let secret = match name {
+            "" => None,
+            name => Some(self.get("secrets", &of.1, name).ok_or_else(|| {
+                let why = format!(
+                    "failed to get secret '{0}/{name}': failed to get secret '{0}/{name}': Secret {name:?} not found",
+                    of.1
+                );
+                ("AuthenticationFailed", why)
+            })?),
         };
+        let credential = credential(&repository, &url, secret.as_deref())?;
         let commit = value::text(&repository, "spec.ref.commit").to_owned();
-        let errand = GitErrand { url, branch: branch(&repository), commit, credential };
+        let authority = secret.and_then(|secret| secret_text(&secret, "ca.crt")).unwrap_or_default();
+        let errand = GitErrand { url, branch: branch(&repository), commit, credential, authority };
         match self.git_fault() {
             Some(refusal) => Err(("GitOperationFailed", errand.said(refusal))),
             None => Ok(errand),

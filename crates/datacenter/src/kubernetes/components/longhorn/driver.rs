@@ -16,7 +16,7 @@ const PLUGIN: &str = "longhorn-csi-plugin";
 const DEPLOYER: &str = "longhorn-driver-deployer";
 const CSI_NODES: &str = "csinodes.storage.k8s.io";
 const REGISTRAR: Writer<'_> = Writer { name: KUBELET.name, subresource: "" };
-const OWN_VOLUMES: &str = "volumes.longhorn.io";
+pub(super) const OWN_VOLUMES: &str = "volumes.longhorn.io";
 /// How many there are of each part of the driver where nothing else is said.
 const COPIES: u32 = 3;
 const REPLICAS: &str = "replicas.longhorn.io";
@@ -47,6 +47,7 @@ impl Kube {
             self.note_claims();
         }
         self.note_volumes();
+        self.attach_volumes();
     }
 
     /// What a variable of the deployer says.
