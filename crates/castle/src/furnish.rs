@@ -9,14 +9,38 @@ use castle_engine::GraphBuilder;
 use castle_kubernetes::model::Object;
 use castle_layers::cluster::Formed;
 use castle_layers::gitops::credential::{self, Credential};
-use castle_layers::{Inside, engine, gitops, networking, storage};
+use castle_layers::{Inside, engine, gitops, networking, storage, unwanted};
 use castle_spec::values::SecretReference;
 use castle_spec::{Castle, ComponentName, Node};
+use serde_json::{Value, json};
 
 use crate::components::Manifests;
 use crate::keeping::Kept;
 use crate::repository::{Repository, Unread, authority};
 use crate::stand::{Trouble, with_next};
+
+/// A component that is there, and that the file wants no more.
+pub(crate) struct Unwanted {
+    pub(crate) name: ComponentName,
+    objects: usize,
+}
+
+impl Unwanted {
+    /// For people.
+    pub(crate) fn told(&self) -> String {
+        format!("{} is no longer wanted, and still there ({} objects)", self.name, self.objects)
+    }
+
+    /// With the way to be rid of it.
+    pub(crate) fn with_next(&self) -> String {
+        format!("{}\n  next: {}", self.told(), unwanted::way_out(self.name))
+    }
+
+    /// For programs.
+    pub(crate) fn object(&self) -> Value {
+        json!({"component": self.name.word(), "objects": self.objects, "next": unwanted::way_out(self.name)})
+    }
+}
 
 /// All that the layers inside of the cluster are made from.
 #[derive(Default)]
@@ -24,6 +48,7 @@ pub(crate) struct Furnishing {
     manifests: BTreeMap<ComponentName, Vec<Object>>,
     vault: Option<engine::Vault>,
     repository: Option<gitops::Repository>,
+    leftovers: unwanted::Leftovers,
 }
 
 impl Furnishing {
@@ -40,7 +65,7 @@ impl Furnishing {
         }
         let vault = kept.chamber().map_err(Trouble::Failed)?.map(|chamber| chamber.as_seen_inside());
         let repository = repository(kept, &manifests).await?;
-        Ok(Self { manifests, vault, repository })
+        Ok(Self { manifests, vault, repository, leftovers: Arc::default() })
     }
 
     /// The objects of each component that castle installs.
@@ -54,8 +79,20 @@ impl Furnishing {
         handed.as_ref().map(|revision| revision.0.clone())
     }
 
+    /// The components that are there and that the file wants no more, as of the last look.
+    pub(crate) fn unwanted(&self) -> Vec<Unwanted> {
+        let found = self.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
+        found.iter().map(|(name, objects)| Unwanted { name: *name, objects: *objects }).collect()
+    }
+
     /// Adds the layers inside of the cluster.
-    pub(crate) fn raise(&self, graph: &mut GraphBuilder, castle: &Castle, nodes: &[Node], formed: &Formed) {
+    pub(crate) fn raise(
+        &self,
+        graph: &mut GraphBuilder,
+        (castle, nodes): (&Castle, &[Node]),
+        formed: &Formed,
+        removal: &[ComponentName],
+    ) {
         let inside = Inside::enter(graph, castle, nodes, &formed.api, &self.manifests);
         let store = self.vault.as_ref().and_then(|vault| engine::raise(graph, &inside, vault));
         networking::raise(graph, &inside);
@@ -63,6 +100,7 @@ impl Furnishing {
         if let Some(repository) = &self.repository {
             gitops::raise(graph, &inside, repository, store.as_ref());
         }
+        unwanted::raise(graph, &inside, removal, &self.leftovers);
     }
 }
 

@@ -2,13 +2,11 @@
 //!
 //! All of it has one bound, and nothing of it is in the way: what was not done by then is told, and the machines go all the same.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Fault, Graph, GraphError, Lease, Outcome, Report};
 use castle_layers::graceful::{self, Way};
 use castle_layers::platform::Doomed;
-use castle_seams::TcpDial;
 use castle_spec::Role;
 use serde_json::{Value, json};
 
@@ -100,8 +98,8 @@ impl Rest<'_> {
 
     async fn way(&self) -> Result<Way, Trouble> {
         let access = api_access(&self.stand.kept).await?;
-        let dial = Arc::new(TcpDial { timeout: REACHING });
-        Ok(Way { access, dial, clock: self.stand.kept.doors.clock.clone() })
+        let doors = &self.stand.kept.doors;
+        Ok(Way { access, dial: doors.dial(REACHING), clock: doors.clock.clone() })
     }
 
     async fn drive(

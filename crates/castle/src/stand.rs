@@ -12,11 +12,11 @@ use castle_engine::{
 };
 use castle_layers::platform::{self, Design};
 use castle_layers::secrets::{self, Strongroom};
-use castle_layers::{Placed, Site, Survey, cluster, place, survey, vault};
+use castle_layers::{Placed, Site, Survey, cluster, place, survey, unwanted, vault};
 use castle_proxmox::client::Client;
 use castle_proxmox::model::{ErrorClass, Mark};
 use castle_proxmox::steps::Ground;
-use castle_spec::Node;
+use castle_spec::{ComponentName, Node};
 use castle_talos::steps::Wire;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -116,6 +116,8 @@ pub(crate) struct Stand {
     pub(crate) site: Site,
     /// The mirror that manifests come from, if one was given.
     mirror: Option<PathBuf>,
+    /// The components that may be removed if the file wants them no more.
+    removal: Vec<ComponentName>,
     furnishing: OnceCell<Furnishing>,
 }
 
@@ -154,12 +156,26 @@ impl Stand {
 
     /// Where a castle is, whose hypervisor is reached like this.
     pub(crate) fn at(kept: Kept, client: Arc<Client>, site: Site) -> Self {
-        Self { kept, client, site, mirror: None, furnishing: OnceCell::new() }
+        Self { kept, client, site, mirror: None, removal: Vec::new(), furnishing: OnceCell::new() }
     }
 
     /// Takes manifests from this mirror.
     pub(crate) fn with_mirror(self, mirror: Option<&Path>) -> Self {
         Self { mirror: mirror.map(Path::to_owned), ..self }
+    }
+
+    /// Removes these components, if the file wants them no more.
+    pub(crate) fn with_removal(self, names: &[String]) -> Result<Self, Trouble> {
+        let removal: Vec<ComponentName> = names.iter().filter_map(|name| ComponentName::of_word(name)).collect();
+        let unwanted: Vec<ComponentName> = unwanted::of(&self.kept.castle).collect();
+        if let Some(name) = removal.iter().find(|name| !unwanted.contains(name)) {
+            let file = self.kept.file.display();
+            return Err(Trouble::Invalid(format!(
+                "{file} still wants {name}: only what it wants no more is removed\n  next: write `components: {{{}: off}}`",
+                name.key()
+            )));
+        }
+        Ok(Self { removal, ..self })
     }
 
     /// Looks at nothing inside of the cluster, for whoever cannot gather what that takes.
@@ -320,7 +336,7 @@ impl Stand {
             referred: Arc::new(self.kept.referred().await.map_err(Trouble::Failed)?),
         };
         let formed = cluster::form(&mut graph, &plan, &keys);
-        self.furnishing().await?.raise(&mut graph, castle, nodes, &formed);
+        self.furnishing().await?.raise(&mut graph, (castle, nodes), &formed, &self.removal);
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))
     }
 

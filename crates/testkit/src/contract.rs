@@ -10,11 +10,8 @@ use std::sync::{Arc, Mutex};
 use castle_engine::{Alone, CastleId, Deaf, Graph, Journal, Outcome, Report, Tools, Wanted, run};
 use castle_seams::{Clock, Disk};
 
-use crate::chance::Chance;
-use crate::clock::{VirtualClock, in_virtual_time};
-use crate::disk::{Loss, ModelDisk};
-use crate::pulse::{Moment, Pulse};
 use crate::world::Call;
+use crate::{Chance, Loss, ModelDisk, Moment, Pulse, VirtualClock, in_virtual_time};
 
 /// A world that can be looked at from outside and made to fail.
 pub trait Outside {

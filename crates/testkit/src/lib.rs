@@ -1,25 +1,25 @@
-//! For tests alone: seams that lead into a world in memory and virtual time, which can be stopped at any instant.
+//! For tests alone: a world to be changed in memory and virtual time, whose seams are those of `castle-rehearsal`.
 //!
-//! - [`Pulse`] counts every effect on disk and world, and kills at a chosen one: before it, or after it.
-//! - [`ModelDisk`] is a disk that loses, tears and reorders what was not synced.
 //! - [`ModelWorld`] has things that are made, changed and destroyed, and calls that fail as real ones do.
-//! - [`VirtualClock`], [`Chance`] and [`Trace`] make runs that are the same for the same seed.
+//! - [`Trace`] tells whether two runs were the same.
 //! - [`contract`] holds what every step must hold, for whatever step it is given.
 //!
 //! **Architecture invariant:** nothing that is shipped depends on this crate.
 
-mod chance;
-mod clock;
 pub mod contract;
-mod disk;
-mod pulse;
 mod trace;
 pub mod vendor;
 mod world;
 
-pub use chance::Chance;
-pub use clock::{VirtualClock, in_virtual_time};
-pub use disk::{Loss, ModelDisk};
-pub use pulse::{Moment, Pulse};
+pub use castle_rehearsal::{Chance, Loss, ModelDisk, Moment, Pulse, VirtualClock};
 pub use trace::Trace;
 pub use world::{Call, ModelWorld, Thing, ThingStep, Weather};
+
+/// Runs `work` on one thread in virtual time.
+///
+/// # Panics
+///
+/// If the machine cannot make a runtime.
+pub fn in_virtual_time<T>(work: impl AsyncFnOnce(&VirtualClock) -> T) -> T {
+    castle_rehearsal::in_virtual_time(work).expect("a runtime of one thread needs nothing but memory")
+}

@@ -7,8 +7,8 @@ use std::time::Duration;
 use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
 use castle_seams::{BoxFuture, Clock};
 
-use crate::chance::Chance;
-use crate::pulse::Pulse;
+use castle_rehearsal::Chance;
+use castle_rehearsal::Pulse;
 
 /// Something in the world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

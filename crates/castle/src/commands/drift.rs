@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use castle_engine::{Outcome, Report};
+use castle_layers::layer_of;
 use clap::Args;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
@@ -65,15 +66,16 @@ pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer
     let unseen = unseen.as_deref();
     if !args.watch {
         let report = look(&stand).await?;
-        return Ok(tell(&stand, &report, unseen, printer));
+        let found = differing(&stand, &report).await?;
+        return Ok(tell(&stand, &report, &found, unseen, printer));
     }
     let signals = doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
     let mut last = None;
     loop {
         let report = look(&stand).await?;
-        let now = differing(&report);
+        let now = differing(&stand, &report).await?;
         if last.as_ref() != Some(&now) {
-            tell(&stand, &report, unseen, printer);
+            tell(&stand, &report, &now, unseen, printer);
             last = Some(now);
         }
         if let Either::Left(_) = select(signals.next(), stand.kept.doors.clock.sleep(EVERY)).await {
@@ -90,8 +92,8 @@ async fn look(stand: &Stand) -> Result<Report, Trouble> {
     Ok(stand.look(&graph, &identity.castle).await)
 }
 
-/// All that is not as wanted: what `up` would change, and what the cluster says is not so.
-fn differing(report: &Report) -> Vec<Drifted> {
+/// All that is not as wanted: what `up` would change, what the cluster says is not so, and what is there and wanted no more.
+async fn differing(stand: &Stand, report: &Report) -> Result<Vec<Drifted>, Trouble> {
     let mut found = Vec::new();
     for (step, change) in planned(report) {
         let one = |what: &str, is: &Option<String>, wanted: &Option<String>| Drifted {
@@ -113,12 +115,17 @@ fn differing(report: &Report) -> Vec<Drifted> {
         }
         _ => None,
     }));
-    found
+    found.extend(stand.furnishing().await?.unwanted().iter().map(|unwanted| Drifted {
+        step: format!("{}/{}", layer_of(unwanted.name), unwanted.name),
+        what: unwanted.with_next().replace("\n  next: ", "; next: "),
+        is: None,
+        wanted: None,
+    }));
+    Ok(found)
 }
 
 /// Tells what differs, and if what is inside of the cluster was not looked at, why.
-fn tell(stand: &Stand, report: &Report, unseen: Option<&str>, printer: &mut Printer) -> Exit {
-    let found = differing(report);
+fn tell(stand: &Stand, report: &Report, found: &[Drifted], unseen: Option<&str>, printer: &mut Printer) -> Exit {
     let failed =
         report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count() + usize::from(unseen.is_some());
     let rows: Vec<[String; 2]> = found.iter().map(|drifted| [drifted.step.clone(), drifted.words()]).collect();

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::doors::Doors;
 use crate::drive::{problems, remembered};
+use crate::furnish::Unwanted;
 use crate::output::{Exit, Printer, table};
 use crate::planned::Planned;
 use crate::preflight::preflight;
@@ -35,10 +36,14 @@ pub(crate) struct PlanArgs {
     /// Keep the plan in this file, for `castle up --plan FILE` to do just that
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Plan the removal of this component, which castle.yaml wants no more; may be given more than once
+    #[arg(long, value_name = "COMPONENT", value_parser = ["external-secrets", "metallb", "flux"])]
+    remove: Vec<String>,
 }
 
 pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
+    let stand = stand.with_removal(&args.remove)?;
     stand.knock().await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
@@ -62,6 +67,10 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
         for (_, subject, evidence) in &waiting {
             printer.say(&format!("Waiting for {subject}: {evidence}."));
         }
+    }
+    let unwanted = stand.furnishing().await?.unwanted();
+    for one in &unwanted {
+        printer.say(&format!("\n{}", one.with_next()));
     }
     let new_nodes: Vec<Value> = stand
         .kept
@@ -105,6 +114,9 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
         "verb": "plan", "castle": stand.kept.castle.castle.as_str(), "result": result, "actions": objects,
         "placement": new_nodes, "waiting": waits, "predicted_seconds": seconds, "problems": problems,
     });
+    if !unwanted.is_empty() {
+        object["unwanted"] = unwanted.iter().map(Unwanted::object).collect();
+    }
     if let (Some(file), 0) = (&args.out, failed) {
         object["file"] = json!(file);
     }

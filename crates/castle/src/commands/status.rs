@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::commands::owners::connect;
 use crate::doors::Doors;
+use crate::furnish::Unwanted;
 use crate::output::{Exit, Printer, table};
 use crate::stand::{LOOKING, Stand, Trouble};
 
@@ -88,6 +89,10 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
         rows.extend(following.iter().map(row));
         printer.say(&format!("\n{}", table(&rows)));
     }
+    let unwanted = stand.furnishing().await?.unwanted();
+    for one in &unwanted {
+        printer.say(&format!("\n{}", one.with_next()));
+    }
     let revision = stand.furnishing().await?.revision();
     if let Some(revision) = &revision {
         printer.say(&format!("\nFlux has applied {revision}."));
@@ -104,7 +109,7 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
         (false, false) => format!("\n{} does not stand: castle up {}", stand.kept.name(), args.path.display()),
     };
     printer.say(&closing);
-    printer.result(&json!({
+    let mut told = json!({
         "verb": "status", "castle": stand.kept.castle.castle.as_str(), "result": "shown", "standing": standing,
         "generation": life, "nodes": objects,
         "gates": gates.iter().map(|(open, step, _)| json!({"gate": step.to_string(), "open": open.is_ok(),
@@ -114,7 +119,11 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
         "components": components.iter().map(Seen::object).collect::<Vec<Value>>(),
         "kustomizations": following.iter().map(object).collect::<Vec<Value>>(),
         "handover": revision.map(|revision| json!({"revision": revision})),
-    }));
+    });
+    if !unwanted.is_empty() {
+        told["unwanted"] = unwanted.iter().map(Unwanted::object).collect();
+    }
+    printer.result(&told);
     Ok(Exit::Done)
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::commands::rebirth;
 use crate::doors::Doors;
 use crate::drive::{conclude, problems};
+use crate::furnish::Unwanted;
 use crate::output::{Exit, Printer};
 use crate::planned::Planned;
 use crate::preflight::preflight;
@@ -40,6 +41,9 @@ pub(crate) struct UpArgs {
     /// Do what was planned with `castle plan --out FILE`, and nothing if anything has moved since
     #[arg(long, value_name = "FILE", conflicts_with_all = ["layer", "deep"])]
     plan: Option<PathBuf>,
+    /// Remove this component, which castle.yaml wants no more; may be given more than once
+    #[arg(long, value_name = "COMPONENT", value_parser = ["external-secrets", "metallb", "flux"])]
+    remove: Vec<String>,
 }
 
 impl UpArgs {
@@ -47,12 +51,13 @@ impl UpArgs {
     pub(crate) fn of(path: &Path, mirror: Option<&Path>) -> Self {
         let (path, mirror) = (path.to_owned(), mirror.map(Path::to_owned));
         // Whoever raises a castle anew has looked before it went down.
-        Self { path, layer: None, deep: false, mirror, skip_preflight: true, plan: None }
+        Self { path, layer: None, deep: false, mirror, skip_preflight: true, plan: None, remove: Vec::new() }
     }
 }
 
 pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
+    let stand = stand.with_removal(&args.remove)?;
     let planned = args.plan.as_ref().map(|file| Planned::read(stand.kept.doors.disk.as_ref(), file)).transpose()?;
     let deep = planned.as_ref().map_or(args.deep, |planned| planned.deep);
     let kept = &stand.kept;
@@ -112,6 +117,10 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         if let Some(revision) = stand.furnishing().await?.revision() {
             more.insert("handover".to_owned(), json!({"revision": revision}));
         }
+        let unwanted = stand.furnishing().await?.unwanted();
+        if !unwanted.is_empty() {
+            more.insert("unwanted".to_owned(), unwanted.iter().map(Unwanted::object).collect());
+        }
         let exit = conclude("up", "raised", kept.castle.castle.as_str(), &driven, more, printer);
         if exit == Exit::Done && driven.report.is_done() {
             let path = args.path.display();
@@ -119,6 +128,9 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
                 "\n{} stands. What it is made of: castle status {path}\nFor kubectl and talosctl: castle kubeconfig {path}, castle talosconfig {path}",
                 kept.name(),
             ));
+        }
+        for one in &unwanted {
+            printer.say(&format!("\n{}", one.with_next()));
         }
         Ok(exit)
     };

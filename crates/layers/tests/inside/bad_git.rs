@@ -4,6 +4,7 @@ use castle_datacenter::{Component, ComponentFault};
 use serde_json::json;
 
 use crate::day::{day, one};
+use crate::fits::{APP_KEY, HOST_KEY, IDENTITY, SSH_URL, parts};
 use crate::keep::{GIT_HOST, Keep, URL, config, only, with_gitops};
 
 const SOURCE: &str = "GitRepository flux-system/flux-system";
@@ -69,6 +70,60 @@ fn a_credential_that_is_rejected() {
         said.is(SOURCE, "authentication required", LOOK_AT_SOURCE);
         assert!(!said.evidence.contains("wrong-and-secret"));
         keep.wishes.token = None;
+    });
+}
+
+#[test]
+fn a_key_that_is_not_known_and_a_host_that_is_another() {
+    let known = format!("git.example {HOST_KEY}");
+    for (identity, known_hosts, why) in [
+        (
+            "-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2",
+            known.as_str(),
+            "unable to authenticate, attempted methods [none publickey]",
+        ),
+        (IDENTITY, "git.example ssh-ed25519 AAAAother", "knownhosts: key is unknown"),
+        (
+            IDENTITY,
+            "",
+            "(AuthenticationFailed): failed to configure authentication options: invalid 'ssh' auth option: 'known_hosts' is required",
+        ),
+    ] {
+        day(&only(&["gitops"]), async |keep, _| {
+            keep.datacenter().admit_key(URL, IDENTITY, HOST_KEY);
+            keep.wishes.address = Some(SSH_URL.to_owned());
+            keep.wishes.parts = parts(&[("identity", identity), ("known_hosts", known_hosts)]);
+            let said = one(&keep.furnished().await).may_pass();
+            said.is(SOURCE, why, LOOK_AT_SOURCE);
+            assert!(!said.evidence.contains("hunter2"), "{}", said.evidence);
+            keep.wishes.parts = parts(&[("identity", IDENTITY), ("known_hosts", &known)]);
+        });
+    }
+}
+
+#[test]
+fn an_app_that_is_not_installed() {
+    day(&only(&["gitops"]), async |keep, _| {
+        let app = |key: &str| {
+            parts(&[("githubAppID", "12"), ("githubAppPrivateKey", key), ("githubAppInstallationID", "34")])
+        };
+        keep.datacenter().admit_app(URL, "12", APP_KEY);
+        keep.wishes.parts = app("-----BEGIN RSA PRIVATE KEY-----\nhunter2\n-----END RSA PRIVATE KEY-----\n");
+        let said = one(&keep.furnished().await).may_pass();
+        let why = "app/installations/34/access_tokens: 401 A JSON web token could not be decoded";
+        said.is(SOURCE, why, LOOK_AT_SOURCE);
+        assert!(!said.evidence.contains("hunter2"), "{}", said.evidence);
+        keep.wishes.parts = app(APP_KEY);
+    });
+}
+
+#[test]
+fn a_server_whose_authority_nobody_knows() {
+    day(&only(&["gitops"]), async |keep, _| {
+        keep.datacenter().sign_git_host(GIT_HOST, "an authority");
+        let said = one(&keep.furnished().await).may_pass();
+        said.is(SOURCE, "x509: certificate signed by unknown authority", LOOK_AT_SOURCE);
+        keep.wishes.authority = Some("an authority".to_owned());
     });
 }
 

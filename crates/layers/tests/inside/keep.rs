@@ -18,7 +18,7 @@ use castle_layers::cluster::access;
 use castle_layers::engine::Vault;
 use castle_layers::gitops::Repository;
 use castle_layers::gitops::credential::Credential;
-use castle_layers::{Inside, engine, gitops, networking, storage};
+use castle_layers::{Inside, engine, gitops, networking, storage, unwanted};
 use castle_seams::{BoxFuture, Clock, Dial};
 use castle_secrets::Secret;
 use castle_secrets::infisical::Identity;
@@ -183,6 +183,8 @@ pub(crate) struct Wishes {
     pub(crate) address: Option<String>,
     /// Whether castle cannot read the newest commit itself.
     pub(crate) is_head_unknown: bool,
+    /// The components that may be removed.
+    pub(crate) removal: Vec<ComponentName>,
 }
 
 /// A castle and what is put into it.
@@ -193,6 +195,8 @@ pub(crate) struct Keep {
     pub(crate) head: Arc<Mutex<String>>,
     pub(crate) scribe: Arc<Scribe>,
     pub(crate) wishes: Wishes,
+    /// What is there and wanted no more.
+    pub(crate) leftovers: unwanted::Leftovers,
 }
 
 impl Drop for Keep {
@@ -247,7 +251,8 @@ impl Keep {
         let scribe = Arc::new(Scribe::new(datacenter.clone()));
         datacenter.watch(scribe.clone());
         let (head, wishes) = (Arc::default(), Wishes::default());
-        let keep = Self { castle: Castle::new(room), manifests, head, scribe, wishes };
+        let leftovers = unwanted::Leftovers::default();
+        let keep = Self { castle: Castle::new(room), manifests, head, scribe, wishes, leftovers };
         keep.push(&[("clusters/blue/word.yaml", &config("word", "${castle_name}"))]);
         keep
     }
@@ -319,6 +324,7 @@ impl Keep {
             }),
         };
         gitops::raise(graph, &inside, &repository, store.as_ref());
+        unwanted::raise(graph, &inside, &wishes.removal, &self.leftovers);
     }
 
     /// All layers, from the machines on.
@@ -356,6 +362,12 @@ impl Keep {
         self.castle.room.run(&self.inner(self.access().await), true).await
     }
 
+    /// A commit with which Flux brings a component.
+    pub(crate) fn push_component(&self, name: ComponentName) {
+        let (path, text) = brought(name);
+        self.push(&[("clusters/blue/word.yaml", &config("word", "${castle_name}")), (&path, &text)]);
+    }
+
     /// What `castle plan` says of a cluster that is there.
     pub(crate) async fn foreseen(&self) -> Report {
         self.castle.room.run(&self.inner(self.access().await), false).await
@@ -370,6 +382,12 @@ impl Keep {
     pub(crate) async fn plan(&self) -> Report {
         self.castle.room.run(&self.whole(Duration::ZERO).await, false).await
     }
+}
+
+/// A component as Flux brings it: a file of the repository.
+pub(crate) fn brought(name: ComponentName) -> (String, String) {
+    let objects: Vec<String> = standin::objects(name).iter().map(|object| object.value().to_string()).collect();
+    (format!("clusters/blue/{}.yaml", name.word()), objects.join("\n---\n"))
 }
 
 /// A ConfigMap in the default namespace, as a file.

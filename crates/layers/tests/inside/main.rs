@@ -20,3 +20,4 @@ mod room;
 mod scribe;
 mod seeds;
 mod stands;
+mod unwanted;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use castle_seams::{AppendFile, Disk, DiskError, DiskErrorKind, DiskOperation, FileKind, LockGuard, Metadata};
@@ -33,6 +33,11 @@ struct Stored {
 impl Stored {
     fn content(&self) -> Vec<u8> {
         self.with(|_, bytes| Some(bytes.len()))
+    }
+
+    fn len(&self) -> usize {
+        let ends = self.unsynced.iter().map(|(at, bytes)| at + bytes.len());
+        ends.max().unwrap_or(0).max(self.synced.len())
     }
 
     /// The content with so many bytes of each unsynced write; what is missing before a later write reads as zeros.
@@ -127,7 +132,13 @@ impl ModelDisk {
 
     /// Overwrites a file behind everybody's back.
     pub fn tamper(&self, path: &Path, content: Vec<u8>) {
-        self.files().files.insert(path.to_owned(), Stored { mode: 0o600, synced: content, unsynced: Vec::new() });
+        self.files().files.insert(plain(path), Stored { mode: 0o600, synced: content, unsynced: Vec::new() });
+    }
+
+    /// Removes everything below a folder behind everybody's back.
+    pub fn lose(&self, folder: &Path) {
+        let folder = plain(folder);
+        self.files().files.retain(|path, _| !path.starts_with(&folder));
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
@@ -161,13 +172,28 @@ impl Files {
     }
 }
 
+/// The path without `.` and `..`: there are no links on this disk.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
 fn not_found() -> io::Error {
     io::ErrorKind::NotFound.into()
 }
 
 impl Disk for ModelDisk {
     fn read(&self, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, DiskError> {
-        let content = self.files().files.get(path).map(Stored::content);
+        let content = self.files().files.get(&plain(path)).map(Stored::content);
         let content = content.ok_or_else(|| DiskError::new(DiskOperation::Read, path, not_found()))?;
         if content.len() as u64 > limit_bytes {
             let error = DiskError::new(DiskOperation::Read, path, io::ErrorKind::FileTooLarge.into());
@@ -177,25 +203,25 @@ impl Disk for ModelDisk {
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata, DiskError> {
-        let files = self.files();
-        if let Some(stored) = files.files.get(path) {
-            return Ok(Metadata { kind: FileKind::File, len: stored.content().len() as u64, mode: stored.mode });
+        let (files, place) = (self.files(), plain(path));
+        if let Some(stored) = files.files.get(&place) {
+            return Ok(Metadata { kind: FileKind::File, len: stored.len() as u64, mode: stored.mode });
         }
-        if files.files.keys().any(|file| file.starts_with(path)) {
+        if files.files.keys().any(|file| file.starts_with(&place)) {
             return Ok(Metadata { kind: FileKind::Directory, len: 0, mode: 0o700 });
         }
         Err(DiskError::new(DiskOperation::Metadata, path, not_found()))
     }
 
     fn list(&self, path: &Path) -> Result<Vec<OsString>, DiskError> {
-        let files = self.files();
-        let below = files.files.keys().filter_map(|file| file.strip_prefix(path).ok());
+        let (files, path) = (self.files(), plain(path));
+        let below = files.files.keys().filter_map(|file| file.strip_prefix(&path).ok());
         let names: BTreeSet<OsString> = below.filter_map(|rest| rest.iter().next().map(OsString::from)).collect();
         Ok(names.into_iter().collect())
     }
 
     fn real_path(&self, path: &Path) -> Result<PathBuf, DiskError> {
-        Ok(path.to_owned())
+        Ok(plain(path))
     }
 
     fn create_dir_all(&self, _: &Path, _: u32) -> Result<(), DiskError> {
@@ -204,11 +230,11 @@ impl Disk for ModelDisk {
 
     fn create_new(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError> {
         self.effect(DiskOperation::CreateNew, path, |files| {
-            if files.files.contains_key(path) {
+            if files.files.contains_key(&plain(path)) {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
             files.take_room(bytes.len())?;
-            files.files.insert(path.to_owned(), Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
+            files.files.insert(plain(path), Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
             Ok(())
         })
     }
@@ -216,26 +242,28 @@ impl Disk for ModelDisk {
     fn replace(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError> {
         self.effect(DiskOperation::Replace, path, |files| {
             files.take_room(bytes.len())?;
-            files.files.insert(path.to_owned(), Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
+            files.files.insert(plain(path), Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
             Ok(())
         })
     }
 
     fn append(&self, path: &Path, mode: u32) -> Result<Box<dyn AppendFile>, DiskError> {
         self.effect(DiskOperation::Append, path, |files| {
-            files.files.entry(path.to_owned()).or_insert_with(|| Stored { mode, ..Stored::default() });
+            files.files.entry(plain(path)).or_insert_with(|| Stored { mode, ..Stored::default() });
             Ok(())
         })?;
-        Ok(Box::new(Appending { disk: self.clone(), path: path.to_owned() }))
+        Ok(Box::new(Appending { disk: self.clone(), path: plain(path) }))
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
-        self.effect(DiskOperation::RemoveFile, path, |files| files.files.remove(path).map(|_| ()).ok_or_else(not_found))
+        self.effect(DiskOperation::RemoveFile, path, |files| {
+            files.files.remove(&plain(path)).map(|_| ()).ok_or_else(not_found)
+        })
     }
 
     fn try_lock(&self, path: &Path, _: u32) -> Result<Box<dyn LockGuard>, DiskError> {
-        if self.files().locked.insert(path.to_owned()) {
-            return Ok(Box::new(Locked { disk: self.clone(), path: path.to_owned() }));
+        if self.files().locked.insert(plain(path)) {
+            return Ok(Box::new(Locked { disk: self.clone(), path: plain(path) }));
         }
         let error = DiskError::new(DiskOperation::TryLock, path, io::ErrorKind::WouldBlock.into());
         Err(DiskError { kind: DiskErrorKind::Locked, ..error })
@@ -254,7 +282,7 @@ impl AppendFile for Appending {
             let room = files.room;
             let fits = files.take_room(bytes.len());
             let stored = files.files.entry(self.path.clone()).or_default();
-            let at = stored.content().len();
+            let at = stored.len();
             // A full disk takes what fits before it complains.
             let part = if fits.is_ok() { bytes.len() } else { room.unwrap_or_default() };
             stored.unsynced.push((at, bytes[..part].to_vec()));

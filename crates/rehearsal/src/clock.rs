@@ -5,6 +5,7 @@
     reason = "this is the clock that stands behind the seam"
 )]
 
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use castle_seams::{BoxFuture, Clock};
@@ -33,14 +34,13 @@ impl Clock for VirtualClock {
 
 /// Runs `work` on one thread in virtual time.
 ///
-/// # Panics
+/// # Errors
 ///
 /// If the machine cannot make a runtime.
-pub fn in_virtual_time<T>(work: impl AsyncFnOnce(&VirtualClock) -> T) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.expect("a runtime of one thread needs nothing but memory");
-    runtime.block_on(async {
+pub fn in_virtual_time<T>(work: impl AsyncFnOnce(&VirtualClock) -> T) -> io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    Ok(runtime.block_on(async {
         let clock = VirtualClock { start: Instant::now() };
         work(&clock).await
-    })
+    }))
 }
