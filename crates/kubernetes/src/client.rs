@@ -15,7 +15,7 @@ use castle_secrets::Secret;
 use futures_util::stream::{self, StreamExt};
 use kube_core::Request;
 use kube_core::params::{
-    DeleteParams, GetParams, ListParams, Patch, PatchParams, Preconditions, ValidationDirective, WatchParams,
+    DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective, WatchParams,
 };
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -289,6 +289,28 @@ impl Api {
         let request = Request::new(resource.path(seen.namespace()));
         match self.send(request.patch(seen.name(), &params, &Patch::Merge(patch))).await {
             Err(trouble) if !trouble.is_absent() && !trouble.is_conflict() => Err(trouble),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks the very Pod that was seen to leave its node, as far as its budget allows.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if that is refused. One that is another by now is none.
+    pub async fn evict(&self, pod: &Object, mode: Mode) -> Result<(), Trouble> {
+        let kind = pod.kind();
+        let resource = self.resource(&kind).await?.ok_or_else(|| Trouble::NotServed(kind.clone()))?;
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": pod.name(), "namespace": pod.namespace()},
+            "deleteOptions": {"preconditions": {"uid": pod.at("/metadata/uid")}},
+        });
+        let params = PostParams { dry_run: mode != Mode::Real, ..PostParams::default() };
+        let request = Request::new(resource.path(pod.namespace()));
+        let request = request.create_subresource("eviction", pod.name(), &params, eviction.to_string().into_bytes());
+        match self.send(request).await {
+            Err(trouble) if !trouble.is_conflict() => Err(trouble),
             _ => Ok(()),
         }
     }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Lane, Layer, Place, StepId};
+use castle_kubernetes::client::Api;
+use castle_kubernetes::steps::{Drain, Empty, Left};
 use castle_proxmox::model::{ErrorClass, Mark, Owner};
 use castle_proxmox::steps::{
     DropOldImages, Ground, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest, Standing, Template,
 };
+use castle_spec::model::Cni;
 use castle_spec::{Castle, Node};
 
 use crate::placement::Placed;
@@ -168,6 +171,80 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
         });
     }
     Ok(found)
+}
+
+/// Guests of this life of the castle that its file does not name any more. Only these are read: mostly there are none.
+///
+/// # Errors
+///
+/// If Proxmox does not answer.
+pub async fn leaving(ground: &Ground, survey: &Survey, nodes: &[Node]) -> Result<Vec<Doomed>, Fault> {
+    let tags = Mark::tags_of(&ground.castle);
+    let mut leaving = Vec::new();
+    for (&vmid, row) in survey.guests.range(ground.vmids.clone()) {
+        let is_named = nodes.iter().any(|node| node.vmid.0 == vmid);
+        if is_named || row.is_template || !row.is_machine || !row.tags.is_superset(&tags) {
+            continue;
+        }
+        let config = match ground.client.config(&row.host, vmid).await {
+            // Its host is away: there is time.
+            Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => continue,
+            config => config?,
+        };
+        let owner = config.map(|config| Mark::owner(&ground.castle, config.description()));
+        if let Some(Owner::Ours(mark)) = owner {
+            let (host, whose) = (row.host.clone(), Whose::Ours);
+            leaving.push(Doomed { vmid, name: mark.name, host, is_template: false, whose });
+        }
+    }
+    Ok(leaving)
+}
+
+/// Adds the steps that let go of nodes which the file does not name any more: sent away, their machines removed, forgotten.
+pub fn shrink(
+    graph: &mut GraphBuilder,
+    ground: &Arc<Ground>,
+    design: Design<'_>,
+    leaving: &[Doomed],
+    api: &Handle<Api>,
+) {
+    let castle = design.castle.castle.as_str();
+    let left = id("nodes", "left");
+    for guest in leaving {
+        let name = &guest.name;
+        let drain = Drain::new(castle, name, objection(castle, guest, design.nodes));
+        let step = id("drain", name);
+        let drained = graph.step(step.clone(), Place::default(), (api.clone(),), drain);
+        // Whoever comes is there before someone goes.
+        if design.castle.kubernetes.cni.value == Cni::Flannel {
+            graph.after(step, id("nodes", "ready"));
+        }
+        let place = Place { lane: None, predicted: Duration::from_secs(30) };
+        graph.gate(id("empty", name), place, (api.clone(), drained), Empty::new(name));
+        let removed = raze(graph, ground, design.site, std::slice::from_ref(guest), Reach::Marked, &[]);
+        for step in removed {
+            graph.after(step.clone(), id("empty", name));
+            graph.after(left.clone(), step);
+        }
+    }
+    let wanted = design.nodes.iter().map(|node| node.name.value.clone());
+    let names = leaving.iter().map(|guest| guest.name.clone()).collect();
+    graph.step(left, Place::default(), (api.clone(),), Left::new(castle, wanted, names));
+}
+
+/// Why a guest that the file does not name is not just removed.
+fn objection(castle: &str, guest: &Doomed, nodes: &[Node]) -> Option<Fault> {
+    let Doomed { vmid, name, .. } = guest;
+    let subject = format!("VM {vmid} ({name})");
+    if let Some(node) = nodes.iter().find(|node| node.name.value == *name) {
+        let evidence = format!("is the castle's {name}, and the file gives that name the number {}", node.vmid.0);
+        let fault = Fault::guard(subject, evidence);
+        return Some(fault.next(format!("give it its number {vmid} and its address again; castle moves no node")));
+    }
+    name.starts_with(&format!("{castle}-cp-")).then(|| {
+        let fault = Fault::guard(subject, "is a control plane, and castle takes none away yet");
+        fault.next("put it back into castle.yaml")
+    })
 }
 
 /// Adds the steps that remove these guests, and the downloads of the castle from these hosts; returns those that remove guests.

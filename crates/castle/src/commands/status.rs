@@ -15,6 +15,9 @@ use crate::furnish::Unwanted;
 use crate::output::{Exit, Printer, table};
 use crate::stand::{LOOKING, Stand, Trouble};
 
+/// The state of a machine of this castle that its file does not name.
+const LEFT_OUT: &str = "not in the file any more";
+
 /// All layers, in the order they stand on each other.
 const LAYERS: [&str; 6] = ["secrets", "platform", "engine", "networking", "storage", "gitops"];
 
@@ -60,6 +63,13 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
         ]);
         objects.push(json!({"name": name, "role": node.role.word(), "vmid": node.vmid.0, "host": host,
             "address": node.address.value.to_string(), "state": state, "as_wanted": is_as_wanted}));
+    }
+    for guest in platform::leaving(&ground, &survey, &stand.kept.nodes).await? {
+        let (name, host) = (guest.name, guest.host);
+        objects.push(json!({"name": name, "role": null, "vmid": guest.vmid, "host": host, "address": null,
+            "state": LEFT_OUT, "as_wanted": false}));
+        let unknown = || "-".to_owned();
+        rows.push([name, unknown(), guest.vmid.to_string(), host, unknown(), LEFT_OUT.to_owned()]);
     }
     printer.say(&table(&rows));
     let is_there = stand.kept.nodes.iter().any(|node| survey.guests.contains_key(&node.vmid.0));

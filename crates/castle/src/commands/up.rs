@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 
 use castle_engine::{Layer, Outcome, Taking};
 use castle_layers::gitops;
+use castle_layers::platform::{self, Doomed};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use crate::commands::confirm::confirmed;
+use crate::commands::down::{counted, listed};
 use crate::commands::rebirth;
 use crate::doors::Doors;
 use crate::drive::{conclude, problems};
@@ -44,6 +47,9 @@ pub(crate) struct UpArgs {
     /// Remove this component, which castle.yaml wants no more; may be given more than once
     #[arg(long, value_name = "COMPONENT", value_parser = ["external-secrets", "metallb", "flux"])]
     remove: Vec<String>,
+    /// Do not ask before nodes are removed that the file does not name any more
+    #[arg(long)]
+    yes: bool,
 }
 
 impl UpArgs {
@@ -51,7 +57,8 @@ impl UpArgs {
     pub(crate) fn of(path: &Path, mirror: Option<&Path>) -> Self {
         let (path, mirror) = (path.to_owned(), mirror.map(Path::to_owned));
         // Whoever raises a castle anew has looked before it went down.
-        Self { path, layer: None, deep: false, mirror, skip_preflight: true, plan: None, remove: Vec::new() }
+        let (remove, yes) = (Vec::new(), false);
+        Self { path, layer: None, deep: false, mirror, skip_preflight: true, plan: None, remove, yes }
     }
 }
 
@@ -78,6 +85,10 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
         printer.say("Nothing was changed.");
         return Ok(Exit::Refused);
+    }
+    let is_limited = args.layer.as_deref().is_some_and(|layer| layer != "platform");
+    if planned.is_none() && !is_limited {
+        agree(&stand, &platform::leaving(&ground, &survey, &kept.nodes).await?, args.yes, printer)?;
     }
     let is_handed_over =
         gitops::gates(&kept.castle).iter().all(|(gate, _)| first_look.outcome(gate).is_some_and(Outcome::is_done));
@@ -138,6 +149,19 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     // A lease that cannot be given back runs out by itself.
     let _ = held.lease.release().await;
     exit
+}
+
+/// Has somebody agree that nodes go which the file does not name any more.
+fn agree(stand: &Stand, leaving: &[Doomed], yes: bool, printer: &mut Printer) -> Result<(), Trouble> {
+    if leaving.is_empty() {
+        return Ok(());
+    }
+    printer.say(&format!("Not in the file any more:\n{}", listed(leaving)));
+    let question = format!("Remove {} of {} for good?", counted(leaving), stand.kept.name());
+    if confirmed(&question, yes, printer) {
+        return Ok(());
+    }
+    Err(Trouble::Refused("nothing was changed: answer yes, or give --yes".to_owned()))
 }
 
 /// Refuses if what would be done now is not what was planned. Asked under the lease, so that no other castle moves anything in between.

@@ -20,6 +20,8 @@ fn help_says_what_there_is() {
         &["gitops", "check", "--help"],
         &["mirror", "--help"],
         &["handover", "--help"],
+        &["down", "--help"],
+        &["adopt", "--help"],
     ] {
         let ran = world.castle(args);
         assert_eq!(ran.code, Some(0));

@@ -18,6 +18,7 @@ mod commands;
 mod driving;
 mod git;
 mod gitops;
+mod graceful;
 mod handover;
 mod keeping;
 mod leaving;

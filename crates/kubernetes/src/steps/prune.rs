@@ -183,7 +183,9 @@ async fn guard(api: &Api, taker: &Object, mark: &Mark) -> Result<(), Fault> {
         "Namespace" => {
             let listed = served
                 .resources()
-                .filter(|resource| resource.is_namespaced && resource.verbs.iter().any(|verb| verb == "list"));
+                .filter(|resource| resource.is_namespaced && resource.verbs.iter().any(|verb| verb == "list"))
+                // What was said of something is nobody's loss.
+                .filter(|resource| resource.kind.kind != "Event");
             (listed.map(|resource| resource.kind.clone()).collect(), Scope::within(taker.name()))
         }
         DEFINITION => {
@@ -194,7 +196,8 @@ async fn guard(api: &Api, taker: &Object, mark: &Mark) -> Result<(), Fault> {
     };
     let lists = kinds.iter().map(|kind| api.list(kind, &scope)).collect();
     for list in together(lists).await {
-        for object in list.map_err(fault)?.objects {
+        let is_own = |object: &Object| Mark::of(object).is_some_and(|own| own.castle == mark.castle);
+        for object in list.map_err(fault)?.objects.into_iter().filter(|object| !is_own(object)) {
             let others = owners(&object, &BTreeMap::new()).claims.into_iter().find(|claim| match &claim.owner {
                 Owner::Castle(own) => own.as_ref().is_some_and(|own| own.castle != mark.castle),
                 _ => true,

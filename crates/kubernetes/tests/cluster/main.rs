@@ -23,6 +23,7 @@ mod flux;
 mod gates;
 mod handover;
 mod handover_contract;
+mod leave;
 mod mirror;
 mod ownership;
 mod prune;

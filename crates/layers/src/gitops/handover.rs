@@ -223,10 +223,14 @@ fn settled(object: &Object) -> Result<(), Unmet> {
         let evidence = format!("is suspended: `flux resume {kind} {}` lets it go on", object.name());
         return Err(Unmet { about: None, ..Unmet::of(object, evidence) });
     }
-    if object.number("/status/observedGeneration") != object.number("/metadata/generation") {
+    let generation = object.number("/metadata/generation");
+    let ready = condition(object, "Ready");
+    // What has never succeeded is observed by its condition alone.
+    let has_failed = ready.as_ref().is_some_and(|ready| ready.status == "False" && ready.generation == generation);
+    if !has_failed && object.number("/status/observedGeneration") != generation {
         return Err(Unmet::of(object, "was not looked at by Flux since it was changed"));
     }
-    match condition(object, "Ready") {
+    match ready {
         Some(ready) if ready.status == "True" => Ok(()),
         Some(ready) => Err(Unmet::of(object, format!("is not ready ({}): {}", ready.reason, ready.message))),
         None => Err(Unmet::of(object, "has no condition Ready yet")),

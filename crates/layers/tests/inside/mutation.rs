@@ -12,6 +12,7 @@ use castle_kubernetes::model::Object;
 use castle_layers::cluster::Referred;
 use castle_secrets::Secret;
 use castle_spec::ComponentName;
+use castle_spec::model::ComponentOwner;
 use castle_testkit::in_virtual_time;
 
 use crate::castle::quick;
@@ -64,11 +65,16 @@ fn breaks(world: World, file: &str, seed: u64, open: &[StepId]) -> Option<String
             let is_class = |object: &Object| object.name() == "longhorn-storageclass";
             keep.manifests.values_mut().for_each(|objects| objects.retain(|object| !is_class(object)));
         }
-        keep.push(&[
-            ("clusters/blue/apps.yaml", APPS),
-            ("apps/web.yaml", WEB),
-            ("clusters/blue/word.yaml", &crate::keep::config("word", "${castle_name}")),
-        ]);
+        let word = crate::keep::config("word", "${castle_name}");
+        let mut files: Vec<(String, String)> =
+            [("clusters/blue/apps.yaml", APPS), ("apps/web.yaml", WEB), ("clusters/blue/word.yaml", &word)]
+                .map(|(path, text)| (path.to_owned(), text.to_owned()))
+                .into();
+        let wanted = keep.castle.room.castle.wanted_components().into_iter();
+        let fluxs = wanted.filter(|wanted| wanted.owner == ComponentOwner::Flux);
+        files.extend(fluxs.map(|wanted| crate::keep::brought(wanted.name)));
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        keep.push(&files);
         keep.found().await;
         if let World::Failing(component, fault) = world {
             assert!(keep.datacenter().fail_component(BLUE, component, fault, true));
@@ -156,6 +162,17 @@ fn every_gate_of_gitops() {
     needed(World::Usual, &only(&["gitops"]), &["gitops/handover/flux-system"]);
     let vaulted = only(&["gitops", "engine"]);
     needed(World::Usual, &vaulted, &["gitops/credential/synced", "engine/store/valid"]);
+}
+
+#[test]
+fn every_gate_of_what_flux_brings() {
+    let file = only(&["networking", "gitops"]) + "components: {metallb: {owner: flux}}\n";
+    let gates = ["networking/metallb/brought", "networking/pool/accepted", "networking/advertisement/accepted"];
+    needed(World::Usual, &file, &gates);
+    let file = only(&["engine", "gitops"]) + "components: {externalSecrets: {owner: flux}}\n";
+    needed(World::Usual, &file, &["engine/external-secrets/brought"]);
+    let dead = World::Failing(Component::ExternalSecrets, ComponentFault::DeadWebhook);
+    needed(dead, &file, &["engine/store/accepted"]);
 }
 
 /// No gate is left out above: whatever a graph has that is no step is one of them, or asks whose a component is, which the bad days

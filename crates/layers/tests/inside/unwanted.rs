@@ -97,16 +97,37 @@ fn what_holds_somebody_elses_objects_stays() {
         keep.wishes.removal = vec![ComponentName::Metallb];
         let said = one(&keep.furnished().await);
         assert!(said.is_guarded);
-        let why = "IPAddressPool metallb-system/mine would go with it, and belongs to a person";
-        said.is(
-            "CustomResourceDefinition ipaddresspools.metallb.io",
-            why,
-            "kubectl get ipaddresspools.metallb.io --all-namespaces",
-        );
+        let why = "IPAddressPool metallb-system/mine in it belongs to a person";
+        said.is("Namespace metallb-system", why, "kubectl get all --namespace metallb-system");
         let writes = keep.scribe.take().writes;
         assert!(writes.is_empty(), "{writes:?}");
         person.delete(&format!("{path}/mine")).await;
         removed(keep, ComponentName::Metallb).await;
+    });
+}
+
+#[test]
+fn a_definition_of_somebody_elses_objects_stays() {
+    unwanted(ComponentName::ExternalSecrets, &["engine"], async |keep, person| {
+        let path = "/apis/external-secrets.io/v1/namespaces/default/externalsecrets";
+        let spec = json!({"secretStoreRef": {"kind": "ClusterSecretStore", "name": "infisical"},
+            "data": [{"secretKey": "a", "remoteRef": {"key": "GIT_TOKEN"}}]});
+        let mine = json!({"apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "metadata": {"name": "mine"}, "spec": spec});
+        person.create(path, &mine).await;
+        keep.castle.room.clock.sleep(std::time::Duration::from_secs(30)).await;
+        keep.wishes.removal = vec![ComponentName::ExternalSecrets];
+        keep.scribe.take();
+        let said = one(&keep.furnished().await);
+        assert!(said.is_guarded);
+        let definition = "externalsecrets.external-secrets.io";
+        let why = "ExternalSecret default/mine would go with it, and belongs to a person";
+        let next = format!("kubectl get {definition} --all-namespaces");
+        said.is(&format!("CustomResourceDefinition {definition}"), why, &next);
+        let writes = keep.scribe.take().writes;
+        assert!(writes.is_empty(), "{writes:?}");
+        assert!(keep.datacenter().object(BLUE, "secrets", "default", "mine").is_some());
+        person.delete(&format!("{path}/mine")).await;
+        removed(keep, ComponentName::ExternalSecrets).await;
     });
 }
 

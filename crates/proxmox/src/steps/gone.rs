@@ -135,6 +135,11 @@ impl Step for RemoveGuest {
         })
     }
 
+    fn foresee(&self) -> Option<Change> {
+        let destroy = Change::new("destroy", Impact::Destroy);
+        Some(destroy.differing("guest", Some(self.vmid.to_string()), None))
+    }
+
     fn output(&self, (): &(), _: &Remains) {}
 }
 

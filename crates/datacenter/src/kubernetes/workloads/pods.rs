@@ -13,6 +13,9 @@ use crate::kubernetes::value;
 
 mod asked;
 
+/// How many seconds a node must be gone before its pods are collected.
+const QUARANTINE: f64 = 40.0;
+
 /// What happens to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
@@ -56,10 +59,14 @@ impl Moment {
 impl Kube {
     /// Looks after a pod: it gets a node, and its node begins with it.
     pub(super) fn sync_pod(&mut self, pod: &Arc<Value>) {
+        let node = value::text(pod, "spec.nodeName");
+        if !node.is_empty() && self.get("nodes", "", node).is_none() {
+            // Its node is not there any more: nobody else ends it.
+            return self.plan(self.scaled(QUARANTINE), Due::Pod(Moment::gone(pod)));
+        }
         if value::is_deleting(pod) || ["Succeeded", "Failed"].contains(&value::text(pod, "status.phase")) {
             return;
         }
-        let node = value::text(pod, "spec.nodeName");
         if node.is_empty() {
             self.schedule(pod);
             return;
@@ -169,6 +176,11 @@ impl Kube {
             return;
         };
         if moment.step == Step::Gone {
+            let node = value::text(&pod, "spec.nodeName");
+            // Collected with its node, which is back by now.
+            if !value::is_deleting(&pod) && self.get("nodes", "", node).is_some() {
+                return;
+            }
             self.workloads.waiting.remove(&(moment.namespace.clone(), moment.name.clone()));
             return self.pod_gone(&pod);
         }

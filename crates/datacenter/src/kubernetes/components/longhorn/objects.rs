@@ -1,5 +1,7 @@
 //! What the managers make: settings, classes, nodes with their disks, engine images and instance managers.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -10,6 +12,7 @@ use crate::kubernetes::kube::Kube;
 use crate::kubernetes::{body, value};
 
 const ENGINE_IMAGES: &str = "engineimages.longhorn.io";
+const BUDGETS: &str = "poddisruptionbudgets.policy";
 const CLASSES: &str = "storageclasses.storage.k8s.io";
 
 /// The settings that matter here, and their defaults.
@@ -32,6 +35,10 @@ fn short(text: &str) -> String {
     Sha256::digest(text).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
+fn instance_manager(node: &str) -> String {
+    format!("instance-manager-{}", short(&format!("{node} instance manager")))
+}
+
 fn placed(name: &str) -> Value {
     json!({ "name": name, "namespace": NAMESPACE })
 }
@@ -40,6 +47,12 @@ impl Kube {
     pub(super) fn make_longhorn_objects(&mut self, nodes: &[String]) {
         self.make_settings();
         self.make_classes();
+        let is_gone = |node: &&Arc<Value>| self.store.get("nodes", "", value::name(node)).is_none();
+        let gone: Vec<Arc<Value>> = self.store.all(NODES, NAMESPACE).filter(is_gone).cloned().collect();
+        for node in &gone {
+            self.dismiss(NODES, node);
+            self.dismiss_budget(value::name(node));
+        }
         for node in nodes {
             self.make_longhorn_node(node);
             self.make_instance_manager(node);
@@ -144,21 +157,32 @@ impl Kube {
         });
     }
 
-    /// The pod that runs the instances of a node, which nobody may evict.
+    /// The pod that runs the instances of a node, which nobody may evict unless the node takes no pods any more.
     fn make_instance_manager(&mut self, node: &str) {
-        let name = format!("instance-manager-{}", short(&format!("{node} instance manager")));
-        if self.get("pods", NAMESPACE, &name).is_some() {
-            return;
+        let name = instance_manager(node);
+        let is_closed =
+            |it: Arc<Value>| value::at(&it, "spec.unschedulable") == Some(&Value::Bool(true));
+        if self.get("nodes", "", node).is_none_or(is_closed) {
+            return self.dismiss_budget(node);
         }
         let image = self.argument("--instance-manager-image");
         let labels = json!({ "longhorn.io/component": "instance-manager", "longhorn.io/node": node, "longhorn.io/instance-manager": name });
         let spec = json!({ "nodeName": node, "containers": [{ "name": "instance-manager", "image": image }], "tolerations": [{ "operator": "Exists" }] });
         let mut metadata = placed(&name);
         value::set(&mut metadata, "labels", labels.clone());
-        self.make(&WRITER, "pods", json!({ "metadata": metadata, "spec": spec, "status": { "phase": "Pending" } }));
-        let budget =
-            json!({ "metadata": placed(&name), "spec": { "minAvailable": 1, "selector": { "matchLabels": labels } } });
-        self.make(&WRITER, "poddisruptionbudgets.policy", budget);
+        if self.get("pods", NAMESPACE, &name).is_none() {
+            self.make(&WRITER, "pods", json!({ "metadata": metadata, "spec": spec, "status": { "phase": "Pending" } }));
+        }
+        if self.get(BUDGETS, NAMESPACE, &name).is_none() {
+            let spec = json!({ "minAvailable": 1, "selector": { "matchLabels": labels } });
+            self.make(&WRITER, BUDGETS, json!({ "metadata": placed(&name), "spec": spec }));
+        }
+    }
+
+    fn dismiss_budget(&mut self, node: &str) {
+        if let Some(budget) = self.get(BUDGETS, NAMESPACE, &instance_manager(node)) {
+            self.dismiss(BUDGETS, &budget);
+        }
     }
 
     /// What follows a word on the command line of the managers.

@@ -1,0 +1,295 @@
+//! A node that leaves: nothing new comes to it, what runs on it moves, and when its machine is gone it is forgotten.
+//!
+//! A label says that castle sent it away. So whoever comes later, with or without a memory, knows what to end and what to take back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{Change, Class, Closed, Decision, Fault, Gate, Impact, Operation, Step, Verdict};
+use castle_seams::BoxFuture;
+use serde_json::{Value, json};
+
+use crate::client::{Api, Mode, Scope, Trouble};
+use crate::model::{Key, Kind, Object, condition};
+
+/// The label of a node that leaves: which castle sent it away.
+const LEAVING: &str = "castle.dev/leaving";
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// How long Pods may take to end: longer than the grace that most of them have.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+fn key(node: &str) -> Key {
+    Key::new("", "Node", "", node)
+}
+
+async fn node(api: &Api, name: &str) -> Result<Option<Object>, Fault> {
+    api.get(&Kind::new("v1", "Node"), "", name).await.map_err(|trouble| trouble.fault(&key(name)))
+}
+
+/// Sends a node away: it takes no new Pods, and those it has are asked to go, as far as their budgets allow.
+pub struct Drain {
+    castle: String,
+    node: String,
+    objection: Option<Fault>,
+}
+
+/// That a node was sent away.
+#[derive(Debug)]
+pub struct Drained;
+
+/// A node that leaves.
+pub struct Burden {
+    node: Object,
+    /// Whether it still takes Pods.
+    is_open: bool,
+    /// What is to be asked to go.
+    pods: Vec<Object>,
+}
+
+impl Drain {
+    /// The step for a node of this castle; with an objection it only tells that.
+    #[must_use]
+    pub fn new(castle: &str, node: &str, objection: Option<Fault>) -> Self {
+        Self { castle: castle.to_owned(), node: node.to_owned(), objection }
+    }
+
+    fn cordon(&self) -> Change {
+        let change = Change::new("cordon", Impact::InPlace);
+        change.differing("scheduling", Some("on".to_owned()), Some("off".to_owned()))
+    }
+}
+
+impl Step for Drain {
+    type Needs = (Arc<Api>,);
+    type Observed = Option<Burden>;
+    type Output = Drained;
+
+    fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Option<Burden>, Fault>> {
+        Box::pin(async move {
+            if let Some(objection) = &self.objection {
+                return Err(objection.clone());
+            }
+            let Some(node) = node(api, &self.node).await? else { return Ok(None) };
+            if node.label(CONTROL_PLANE).is_some() {
+                let fault = Fault::guard(&self.node, "is a control plane, and castle takes none away yet");
+                return Err(fault.next("put it back into castle.yaml"));
+            }
+            let is_open = node.at("/spec/unschedulable") != &Value::Bool(true)
+                || node.label(LEAVING) != Some(self.castle.as_str());
+            let pods = remaining(api, &node).await?;
+            let pods = pods.into_iter().filter(|pod| !pod.is_ending() && !comes_back(pod)).collect();
+            Ok(Some(Burden { node, is_open, pods }))
+        })
+    }
+
+    fn decide(&self, _: &Self::Needs, burden: &Option<Burden>) -> Decision {
+        match burden {
+            Some(burden) if burden.is_open => Decision::Change(self.cordon()),
+            Some(burden) if !burden.pods.is_empty() => {
+                let count = Some(burden.pods.len().to_string());
+                Decision::Change(Change::new("evict", Impact::InPlace).differing("Pods", count, None))
+            }
+            _ => Decision::Nothing,
+        }
+    }
+
+    fn act<'a>(
+        &'a self,
+        (api,): &'a Self::Needs,
+        burden: &'a Option<Burden>,
+        change: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let Some(Burden { node, pods, .. }) = burden else { return Ok(()) };
+            if change.verb == "cordon" {
+                let away = api.alter(node, &json!({LEAVING: self.castle}), &json!({"unschedulable": true})).await;
+                return away.map_err(|trouble| trouble.fault(&node.key()));
+            }
+            let mut refused = None;
+            for pod in pods {
+                match api.evict(pod, Mode::Real).await {
+                    Err(trouble) if !trouble.is_absent() => refused = refused.or(Some(kept(pod, &trouble))),
+                    _ => {}
+                }
+            }
+            refused.map_or(Ok(()), Err)
+        })
+    }
+
+    fn expect(&self, _: &Self::Needs, _: &Option<Burden>, _: &Change) -> Option<Drained> {
+        Some(Drained)
+    }
+
+    fn foresee(&self) -> Option<Change> {
+        Some(self.cordon())
+    }
+
+    fn output(&self, _: &Self::Needs, _: &Option<Burden>) -> Drained {
+        Drained
+    }
+}
+
+/// Why a Pod stays where it is.
+fn kept(pod: &Object, trouble: &Trouble) -> Fault {
+    let namespace = pod.namespace();
+    trouble.fault(&pod.key()).next(format!("kubectl get poddisruptionbudgets --namespace {namespace}; then castle up again"))
+}
+
+/// The Pods on a node that do not belong to it. On one that is not ready nobody can end them: they go with the machine.
+async fn remaining(api: &Api, node: &Object) -> Result<Vec<Object>, Fault> {
+    if condition(node, "Ready").is_none_or(|ready| ready.status != "True") {
+        return Ok(Vec::new());
+    }
+    let scope = Scope { fields: format!("spec.nodeName={}", node.name()), ..Scope::default() };
+    let listed = api.list(&Kind::new("v1", "Pod"), &scope).await;
+    let pods = listed.map_err(|trouble| trouble.fault(&Key::new("", "Pod", "", "(all)")))?.objects;
+    Ok(pods.into_iter().filter(|pod| !belongs(pod)).collect())
+}
+
+/// Whether a Pod is its node's own, or has done what it was for.
+fn belongs(pod: &Object) -> bool {
+    pod.annotation(MIRROR).is_some()
+        || pod.list("/metadata/ownerReferences").iter().any(|owner| owner["kind"] == "DaemonSet")
+        || ["Succeeded", "Failed"].contains(&pod.text("/status/phase"))
+}
+
+/// Whether a Pod does not mind that its node takes none: sent away, its like would be back at once.
+fn comes_back(pod: &Object) -> bool {
+    pod.list("/spec/tolerations").iter().any(|toleration| {
+        let key = toleration["key"].as_str().unwrap_or_default();
+        let effect = toleration["effect"].as_str().unwrap_or_default();
+        (key.is_empty() || key == UNSCHEDULABLE) && (effect.is_empty() || effect == "NoSchedule")
+    })
+}
+
+/// Open when nothing on a node is missed if its machine goes: Pods have moved, and no budget speaks against the end of the others.
+pub struct Empty {
+    node: String,
+}
+
+impl Empty {
+    /// The gate before the machine of this node goes.
+    #[must_use]
+    pub fn new(node: &str) -> Self {
+        Self { node: node.to_owned() }
+    }
+}
+
+impl Gate for Empty {
+    type Needs = (Arc<Api>, Arc<Drained>);
+    type Output = ();
+
+    fn check<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<()>, Fault>> {
+        Box::pin(async move {
+            let Some(node) = node(api, &self.node).await? else { return Ok(Verdict::Open(())) };
+            let closed = |pod: &Object, evidence: String, next: String| {
+                Ok(Verdict::Closed(Closed { subject: pod.key().to_string(), evidence, next }))
+            };
+            for pod in remaining(api, &node).await? {
+                if !comes_back(&pod) {
+                    let next = format!("kubectl describe {}", pod.key().for_kubectl());
+                    return closed(&pod, format!("is still on {}", self.node), next);
+                }
+                match api.evict(&pod, Mode::DryRun).await {
+                    Err(trouble) if trouble.class() == Class::Final && !trouble.is_absent() => {
+                        return Err(kept(&pod, &trouble));
+                    }
+                    Err(trouble) if !trouble.is_absent() => {
+                        let Fault { evidence, next, .. } = kept(&pod, &trouble);
+                        return closed(&pod, evidence, next);
+                    }
+                    _ => {}
+                }
+            }
+            Ok(Verdict::Open(()))
+        })
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn deadline(&self) -> Duration {
+        PATIENCE
+    }
+}
+
+/// Wants no node that left to be known any more, and none that is wanted again to be kept apart.
+pub struct Left {
+    castle: String,
+    /// The nodes of the file.
+    wanted: BTreeSet<String>,
+    /// The nodes whose machines go in this run.
+    leaving: Vec<String>,
+}
+
+impl Left {
+    /// The step for a castle with these nodes, of which others leave just now.
+    #[must_use]
+    pub fn new(castle: &str, wanted: impl IntoIterator<Item = String>, leaving: Vec<String>) -> Self {
+        Self { castle: castle.to_owned(), wanted: wanted.into_iter().collect(), leaving }
+    }
+}
+
+impl Step for Left {
+    type Needs = (Arc<Api>,);
+    type Observed = Vec<Object>;
+    type Output = ();
+
+    fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Vec<Object>, Fault>> {
+        Box::pin(async move {
+            let scope = Scope::labelled(&format!("{LEAVING}={}", self.castle));
+            let listed = api.list(&Kind::new("v1", "Node"), &scope).await;
+            let mut nodes = listed.map_err(|trouble| trouble.fault(&key("(all)")))?.objects;
+            for name in &self.leaving {
+                if !nodes.iter().any(|node| node.name() == name) {
+                    nodes.extend(node(api, name).await?);
+                }
+            }
+            Ok(nodes)
+        })
+    }
+
+    fn decide(&self, _: &Self::Needs, nodes: &Vec<Object>) -> Decision {
+        let Some(node) = nodes.first() else { return Decision::Nothing };
+        let name = node.name();
+        Decision::Change(match self.wanted.contains(name) {
+            true => {
+                let change = Change::new("uncordon", Impact::InPlace);
+                change.differing(&format!("scheduling on {name}"), Some("off".to_owned()), Some("on".to_owned()))
+            }
+            false => Change::new("forget", Impact::Destroy).differing(name, Some("a node".to_owned()), None),
+        })
+    }
+
+    fn act<'a>(
+        &'a self,
+        (api,): &'a Self::Needs,
+        nodes: &'a Vec<Object>,
+        change: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let Some(node) = nodes.first() else { return Ok(()) };
+            let done = if change.verb == "uncordon" {
+                api.alter(node, &json!({LEAVING: null}), &json!({"unschedulable": null})).await
+            } else {
+                api.delete(node).await
+            };
+            done.map_err(|trouble| trouble.fault(&node.key()))
+        })
+    }
+
+    fn foresee(&self) -> Option<Change> {
+        let change = Change::new("forget", Impact::Destroy);
+        let all = self.leaving.iter();
+        let change = all.fold(change, |change, name| change.differing(name, Some("a node".to_owned()), None));
+        (!self.leaving.is_empty()).then_some(change)
+    }
+
+    fn output(&self, _: &Self::Needs, _: &Vec<Object>) {}
+}
