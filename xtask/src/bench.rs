@@ -8,6 +8,8 @@ use anyhow::{Result, ensure};
 
 use crate::shell;
 
+mod life;
+
 const RUNS: usize = 200;
 
 pub(crate) fn run() -> Result<()> {
@@ -26,6 +28,7 @@ pub(crate) fn run() -> Result<()> {
     println!("  examples/blue    {:7.2} ms   wanted: at most 15", ms(example));
     println!("  100 nodes        {:7.2} ms", ms(hundred));
     println!("  1,000 nodes      {:7.2} ms   {ratio:.1} times 100 nodes; wanted: at most 10", ms(thousand));
+    life::run(&castle)?;
     engine()?;
     shell::run(&mut shell::program(&shell::example("castle-secrets", "open")?))?;
     shell::run(&mut shell::program(&shell::example("castle-layers", "configurations")?))?;

@@ -22,7 +22,7 @@ const STEPS: [Step; 9] = [
         let mut doc = cargo();
         shell::run(doc.args(["doc", "--locked", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings"))
     }),
-    ("readme", readme::run),
+    ("readme", || readme::run(&readme::Args::default())),
     ("peers", || peers::run(&peers::Args::default())),
 ];
 

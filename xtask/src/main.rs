@@ -29,8 +29,8 @@ enum Command {
     Generate,
     /// Check licences, bans and sources of all dependencies against deny.toml
     Deny,
-    /// Run the commands of the README and compare what they print
-    Readme,
+    /// Run the commands of the README and of the tutorial, and compare what they print
+    Readme(readme::Args),
     /// Check the house rules that no other tool checks
     Tidy,
     /// Test castle against programs nobody here wrote
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(),
         Command::Generate => generate::run(),
         Command::Deny => deny::run(),
-        Command::Readme => readme::run(),
+        Command::Readme(args) => readme::run(&args),
         Command::Tidy => tidy::run(),
         Command::Peers(args) => peers::run(&args),
         Command::Bench => bench::run(),

@@ -3,7 +3,7 @@
 //! A *peer* is such a program, obtained once into a cache folder and pinned. A *suite* runs castle and peers side by side
 //! and holds that they agree. What cannot be obtained on this machine is skipped and said so; in CI nothing may be.
 
-mod obtain;
+pub(crate) mod obtain;
 mod server;
 mod suites;
 

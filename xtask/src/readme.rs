@@ -1,17 +1,40 @@
-//! The README's commands, run exactly as written by a new user: an empty home, and a fresh copy of the sources.
+//! The commands of the README and of the tutorial, run exactly as written by a new user: each in an empty home. The README begins with a
+//! fresh copy of the sources, the tutorial with castle installed and nothing else.
 //!
 //! A `sh` block is run and must succeed. In a `console` block, lines after `$ ` are run and what they print is compared with
-//! the lines below; `...` stands for any lines, or for the rest of one. `console fails` is a block whose last command must not succeed.
+//! the lines below; `...` stands for any lines, or for the rest of one. Words after `console` say more: `fails` that the last command
+//! must not succeed, `exits N` how it ends, `needs PROGRAM` that the block is left out where that program is not to be had.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::peers::obtain::{Obtained, PEERS};
 use crate::shell;
 
 /// What runs this very program; everything else is run.
 const CI: &str = "cargo xtask ci";
+const README: &str = "README.md";
+const TUTORIAL: &str = "docs/life.md";
+
+/// How a command should end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Well,
+    Badly,
+    With(i32),
+}
+
+impl End {
+    fn is(self, code: i32) -> bool {
+        match self {
+            Self::Well => code == 0,
+            Self::Badly => code != 0,
+            Self::With(wanted) => code == wanted,
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Command {
@@ -19,31 +42,75 @@ struct Command {
     text: String,
     /// What it must print; nothing if that does not matter.
     expected: Option<String>,
-    fails: bool,
+    end: End,
+    /// The program it is left out without.
+    needs: Option<String>,
 }
 
-pub(crate) fn run() -> Result<()> {
-    let text = std::fs::read_to_string(shell::root().join("README.md"))?;
-    let commands = commands(&text);
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Args {
+    /// Run the tutorial alone, with the castle in this folder
+    #[arg(long, value_name = "FOLDER")]
+    castle: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(folder) = &args.castle {
+        return tutorial(&std::path::absolute(folder)?);
+    }
+    let commands = read(README)?;
     if !commands.iter().any(|command| command.text == CI) {
-        bail!("README.md does not name `{CI}`, the way to run the tests");
+        bail!("{README} does not name `{CI}`, the way to run the tests");
     }
     let commands: Vec<Command> = commands.into_iter().filter(|command| command.text != CI).collect();
     let home = tempfile::tempdir()?;
     let sources = home.path().join("castle");
     copy_sources(&sources)?;
-    let results = run_all(&commands, home.path(), &sources)?;
+    let installed = home.path().join("installed/bin");
+    hold(README, &commands, home.path(), &sources, std::slice::from_ref(&installed))?;
+    tutorial(&installed)
+}
+
+/// Runs the tutorial with the castle in this folder.
+fn tutorial(castle: &Path) -> Result<()> {
+    let mut folders = vec![castle.to_owned()];
+    let kubectl = PEERS.iter().find(|peer| peer.name == "kubectl").context("there is no peer kubectl")?;
+    match kubectl.obtain()? {
+        Obtained::At(folder) => folders.push(folder),
+        Obtained::Unavailable(why) => println!("{why}"),
+    }
+    let there = |program: &String| shell::exists(program) || folders.iter().any(|it| it.join(program).is_file());
+    let (commands, left_out): (Vec<Command>, Vec<Command>) =
+        read(TUTORIAL)?.into_iter().partition(|command| command.needs.as_ref().is_none_or(there));
+    for command in &left_out {
+        let needs = command.needs.as_deref().unwrap_or_default();
+        println!("left out, for there is no {needs}: {TUTORIAL}:{}: $ {}", command.line, command.text);
+    }
+    if !left_out.is_empty() && std::env::var_os("CI").is_some() {
+        bail!("in CI nothing of {TUTORIAL} may be left out");
+    }
+    let home = tempfile::tempdir()?;
+    hold(TUTORIAL, &commands, home.path(), home.path(), &folders)
+}
+
+fn read(document: &str) -> Result<Vec<Command>> {
+    Ok(commands(&std::fs::read_to_string(shell::root().join(document))?))
+}
+
+/// Runs the commands of a document, and holds them to what it says.
+fn hold(document: &str, commands: &[Command], home: &Path, folder: &Path, programs: &[PathBuf]) -> Result<()> {
+    let results = run_all(commands, home, folder, programs)?;
     let mut problems = String::new();
     for (command, (printed, code)) in commands.iter().zip(&results) {
         let as_expected = command.expected.as_ref().is_none_or(|expected| matches(expected, printed));
-        if command.fails == (*code == 0) || !as_expected {
+        if !command.end.is(*code) || !as_expected {
             let _ = writeln!(
                 problems,
-                "README.md:{}: $ {}\nended with {code} and printed:\n{printed}",
+                "{document}:{}: $ {}\nended with {code} and printed:\n{printed}",
                 command.line, command.text
             );
             if let Some(expected) = command.expected.as_ref().filter(|_| !as_expected) {
-                let _ = writeln!(problems, "where the README says:\n{expected}");
+                let _ = writeln!(problems, "where {document} says:\n{expected}");
             }
         }
     }
@@ -53,38 +120,46 @@ pub(crate) fn run() -> Result<()> {
     if !problems.is_empty() {
         bail!("{problems}");
     }
-    println!("{} commands of the README do what it says", commands.len());
+    println!("{} commands of {document} do what it says", commands.len());
     Ok(())
 }
 
 fn commands(text: &str) -> Vec<Command> {
     let mut commands: Vec<Command> = Vec::new();
-    let mut block: Option<&str> = None;
+    let mut block: Option<Vec<&str>> = None;
     for (number, line) in text.lines().enumerate() {
-        match (block, line.strip_prefix("```")) {
-            (None, Some(kind)) => block = Some(kind),
+        match (&block, line.strip_prefix("```")) {
+            (None, Some(kind)) => block = Some(kind.split(' ').collect()),
             (Some(kind), Some(_)) => {
-                if let Some(last) = commands.last_mut().filter(|_| kind == "console fails") {
-                    last.fails = true;
+                let end = match kind[1..] {
+                    [.., "fails"] => End::Badly,
+                    [.., "exits", code] => End::With(code.parse().unwrap_or(-1)),
+                    _ => End::Well,
+                };
+                if let Some(last) = commands.last_mut().filter(|_| end != End::Well) {
+                    last.end = end;
                 }
                 block = None;
             }
-            (Some("sh"), None) => {
-                let text = line.to_owned();
-                commands.push(Command { line: number + 1, text, expected: None, fails: false });
-            }
-            (Some(kind), None) if kind.starts_with("console") => match line.strip_prefix("$ ") {
-                Some(text) => {
-                    let (text, expected) = (text.to_owned(), Some(String::new()));
-                    commands.push(Command { line: number + 1, text, expected, fails: false });
-                }
-                None => {
-                    if let Some(expected) = commands.last_mut().and_then(|command| command.expected.as_mut()) {
-                        *expected += &format!("{line}\n");
+            (Some(kind), None) => {
+                let needs = kind.iter().position(|word| *word == "needs").and_then(|at| kind.get(at + 1));
+                let needs = needs.map(|program| (*program).to_owned());
+                let mut add = |text: &str, expected| {
+                    let (line, text) = (number + 1, text.to_owned());
+                    commands.push(Command { line, text, expected, end: End::Well, needs: needs.clone() });
+                };
+                match (kind[0], line.strip_prefix("$ ")) {
+                    ("sh", _) => add(line, None),
+                    ("console", Some(text)) => add(text, Some(String::new())),
+                    ("console", None) => {
+                        if let Some(expected) = commands.last_mut().and_then(|command| command.expected.as_mut()) {
+                            *expected += &format!("{line}\n");
+                        }
                     }
+                    _ => {}
                 }
-            },
-            _ => {}
+            }
+            (None, None) => {}
         }
     }
     commands
@@ -104,7 +179,7 @@ fn copy_sources(to: &Path) -> Result<()> {
 }
 
 /// Runs all commands in one shell, as someone who reads on does. Returns what each printed and how it ended.
-fn run_all(commands: &[Command], home: &Path, sources: &Path) -> Result<Vec<(String, i32)>> {
+fn run_all(commands: &[Command], home: &Path, folder: &Path, programs: &[PathBuf]) -> Result<Vec<(String, i32)>> {
     const MARK: &str = "\u{1}ended ";
     let mut script = String::from("exec 2>&1\n");
     for command in commands {
@@ -115,13 +190,13 @@ fn run_all(commands: &[Command], home: &Path, sources: &Path) -> Result<Vec<(Str
     let path = std::env::var("PATH").unwrap_or_default();
     let mut bash = shell::program("bash");
     bash.args(["-c", &script])
-        .current_dir(sources)
+        .current_dir(folder)
         .env("HOME", home)
         .env("CARGO_HOME", cargo_home)
         .env("RUSTUP_HOME", rustup_home)
         .env("CARGO_TARGET_DIR", shell::target())
         .env("CARGO_INSTALL_ROOT", home.join("installed"))
-        .env("PATH", format!("{}:{path}", home.join("installed/bin").display()))
+        .env("PATH", programs.iter().map(|folder| format!("{}:", folder.display())).collect::<String>() + &path)
         .env_remove("XDG_STATE_HOME")
         .env_remove("CASTLE_STATE_DIR");
     let output = bash.output().context("cannot start bash")?;
@@ -167,19 +242,21 @@ mod tests {
 
     #[test]
     fn blocks_are_commands_with_what_they_print() {
-        let text =
-            "x\n```sh\na\nb\n```\n```console\n$ c\nd\n$ e\n```\n```console fails\n$ f\n```\n```yaml\n$ no\n```\n";
+        let text = "x\n```sh\na\nb\n```\n```console\n$ c\nd\n$ e\n```\n```console fails\n$ f\n```\n```yaml\n$ no\n```\n\
+                    ```console needs curl exits 2\n$ g\n$ h\n```\n";
         let found: Vec<_> = commands(text)
             .into_iter()
-            .map(|command| (command.line, command.text, command.expected, command.fails))
+            .map(|command| (command.line, command.text, command.expected, command.end, command.needs))
             .collect();
         let some = |text: &str| Some(text.to_owned());
         let expected = [
-            (3, "a".to_owned(), None, false),
-            (4, "b".to_owned(), None, false),
-            (7, "c".to_owned(), some("d\n"), false),
-            (9, "e".to_owned(), some(""), false),
-            (12, "f".to_owned(), some(""), true),
+            (3, "a".to_owned(), None, End::Well, None),
+            (4, "b".to_owned(), None, End::Well, None),
+            (7, "c".to_owned(), some("d\n"), End::Well, None),
+            (9, "e".to_owned(), some(""), End::Well, None),
+            (12, "f".to_owned(), some(""), End::Badly, None),
+            (18, "g".to_owned(), some(""), End::Well, some("curl")),
+            (19, "h".to_owned(), some(""), End::With(2), some("curl")),
         ];
         assert_eq!(found, expected);
     }

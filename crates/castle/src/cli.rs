@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Check(commands::check::CheckArgs),
     Doctor(commands::doctor::DoctorArgs),
     Plan(commands::plan::PlanArgs),
+    Rehearse(commands::rehearse::RehearseArgs),
     Up(commands::up::UpArgs),
     Status(commands::status::StatusArgs),
     Drift(commands::drift::DriftArgs),

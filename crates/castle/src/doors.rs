@@ -31,7 +31,6 @@ pub(crate) enum Variables {
     /// Those of this process.
     Process,
     /// These, and no others.
-    #[cfg_attr(not(test), expect(dead_code, reason = "rooms in memory are made by tests"))]
     These(Arc<BTreeMap<String, OsString>>),
 }
 
@@ -41,7 +40,6 @@ pub(crate) enum Around {
     /// The network of this machine, its operator, and a datacenter in a process of its own.
     Machine,
     /// A room in memory.
-    #[cfg_attr(not(test), expect(dead_code, reason = "rooms in memory are made by tests"))]
     Room(Arc<Room>),
 }
 

@@ -212,6 +212,7 @@ impl Listener for Teller<'_> {
         let mut place = self.place();
         let Place { printer, live, stories } = &mut *place;
         stories.hear(event);
+        printer.note(event);
         if let Some(live) = live {
             let told = if printer.is_verbose() { line(&event.what, true) } else { None };
             live.hear(event, told.map(|line| stamped(event, &line)));

@@ -112,6 +112,11 @@ pub(crate) fn follow(doors: &Doors, name: &str, followed: &Path) -> Result<(), S
     following::announce(doors.disk.as_ref(), &folder(doors)?, name, followed)
 }
 
+/// The files of a folder by their paths, as they would be served, or why they cannot be.
+pub(crate) fn files_of(disk: &dyn Disk, folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    following::read(disk, folder)
+}
+
 /// Whether the embedded datacenter serves this folder as the repository of this name.
 pub(crate) fn is_followed(doors: &Doors, name: &str, followed: &Path) -> Result<bool, String> {
     following::is_announced(doors.disk.as_ref(), &folder(doors)?, name, followed)

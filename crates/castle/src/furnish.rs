@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use castle_components::{Fit, choose};
+use castle_components::{Fit, choose, stand_ins};
 use castle_engine::GraphBuilder;
 use castle_kubernetes::model::Object;
 use castle_layers::cluster::Formed;
@@ -55,8 +55,13 @@ impl Furnishing {
     /// Of a castle; its manifests from this mirror, or from wherever its lock and the environment say.
     pub(crate) async fn of(kept: &Kept, mirror: Option<&Path>) -> Result<Self, Trouble> {
         let source = Manifests::of(kept, mirror)?;
-        let chosen = choose(&kept.castle, source.lock.as_ref(), source.supply.mirror().is_some());
-        let chosen = chosen.map_err(|error| Trouble::Invalid(error.to_string()))?;
+        let has_mirror = source.supply.mirror().is_some();
+        let chosen = if kept.doors.is_plain() && !has_mirror {
+            stand_ins(&kept.castle, source.lock.as_ref())
+        } else {
+            let chosen = choose(&kept.castle, source.lock.as_ref(), has_mirror);
+            chosen.map_err(|error| Trouble::Invalid(error.to_string()))?
+        };
         let fit = Fit::of(&kept.castle, &kept.nodes);
         let mut manifests = BTreeMap::new();
         for chosen in &chosen {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use castle_engine::{
-    Applicant, CastleId, Class, DirectoryStore, Fault, Lease, LeaseError, Memory, Seal, State, Store, Taking, lineage,
+    Applicant, CastleId, Class, DirectoryStore, Fault, HEARTBEAT, LIFE, Lease, LeaseError, Memory, Seal, State, Store,
+    Taking, lineage, look,
 };
 use castle_layers::cluster::Referred;
 use castle_layers::gitops::credential;
@@ -22,6 +23,7 @@ use zeroize::Zeroizing;
 
 use crate::doors::Doors;
 use crate::project;
+use crate::rehearsal;
 use crate::secret::{age_identities, members_there, secret};
 use crate::vault::Chamber;
 
@@ -52,6 +54,7 @@ impl Kept {
     /// Opens the memory of the castle that `path` names. Nothing is read of it yet.
     pub(crate) fn open(doors: &Doors, path: &Path) -> Result<Self, String> {
         let project::Read { file, castle, nodes } = project::read(doors.disk.as_ref(), path)?;
+        let castle = if doors.is_plain() { rehearsal::fitted(castle) } else { castle };
         let folder =
             project::state_folder(&doors.variables).ok_or("there is no home for the state: set CASTLE_STATE_DIR")?;
         let (store, place): (Arc<dyn Store>, String) = match &castle.state.store.value {
@@ -160,6 +163,18 @@ impl Kept {
         self.doors.disk.replace(&file, &text, 0o600).map_err(|error| error.to_string())
     }
 
+    /// Who seems to have died with the lease, and is watched for a while before it is taken from them; nothing if nobody did.
+    pub(crate) async fn silent_holder(&self) -> Option<String> {
+        let (holder, _) = look(self.store.as_ref(), &self.key()).await.ok()??;
+        let now = self.clock().wall();
+        let is_elsewhere = self.machine().map_or(true, |machine| machine != holder.machine);
+        (is_elsewhere && !holder.released && !holder.is_alive(now)).then(|| {
+            let (silent, watched) = (holder.silent_for(now).as_secs(), (HEARTBEAT * 2).as_secs());
+            let owner = &holder.owner;
+            format!("{owner} has worked on {} and is silent for {silent} s: watching for {watched} s", self.name())
+        })
+    }
+
     /// Makes this process the only writer: first on this machine, then everywhere.
     ///
     /// `seen_epoch` is the highest epoch that marks in the world bear, as far as it is known.
@@ -176,7 +191,13 @@ impl Kept {
         let doors = (self.doors.clock.clone(), self.doors.entropy.as_ref());
         let lease = Lease::take(self.store.clone(), &self.key(), doors, &applicant, taking).await;
         let lease = lease.map_err(|error| match error {
-            LeaseError::Held(..) => Denied::Busy(error.to_string()),
+            LeaseError::Held(_, silent) => {
+                let rest = LIFE.saturating_sub(silent).as_secs();
+                Denied::Busy(format!(
+                    "{error}\n  next: castle lease show tells whether they live; if they are silent for {rest} s more, castle goes \
+                     on without them; castle lease take takes it from them at once"
+                ))
+            }
             error => failed(&error),
         })?;
         Ok(Held { lease, _turn: turn })

@@ -10,6 +10,7 @@ mod components;
 mod doors;
 mod drive;
 mod embedded;
+mod foreign;
 mod furnish;
 mod graceful;
 mod hypervisor;
@@ -20,6 +21,7 @@ mod output;
 mod planned;
 mod preflight;
 mod project;
+mod rehearsal;
 mod repository;
 mod resolved;
 mod secret;
@@ -32,22 +34,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command};
+use crate::cli::Cli;
 use crate::doors::Doors;
 
 pub use cli::{Color, Global};
 pub use drive::{Driven, Setting, conclude, drive};
 pub use output::{Exit, Printer};
-
-/// Runs a verb that may end in trouble, and says which.
-macro_rules! verb {
-    ($verb:ident, $args:ident, $doors:ident, $printer:ident) => {
-        waiting(async {
-            let ended = commands::$verb::$verb(&$args, &$doors, &mut $printer).await;
-            stand::end(stringify!($verb), ended, &mut $printer)
-        })
-    };
-}
 
 /// Runs the command line of this process.
 #[must_use]
@@ -64,43 +56,10 @@ pub fn main() -> ExitCode {
         }
     };
     let doors = Doors::system();
-    let disk = doors.disk.as_ref();
     let mut printer = Printer::new(&cli.global);
-    let exit = match cli.command {
-        Command::New(args) => commands::new::run(&args, disk, &mut printer),
-        Command::Check(args) => commands::check::run(&args, &doors, &mut printer),
-        Command::Doctor(args) => verb!(doctor, args, doors, printer),
-        Command::Plan(args) => verb!(plan, args, doors, printer),
-        Command::Up(args) => verb!(up, args, doors, printer),
-        Command::Status(args) => verb!(status, args, doors, printer),
-        Command::Adopt(args) => verb!(adopt, args, doors, printer),
-        Command::Down(args) => verb!(down, args, doors, printer),
-        Command::Rebirth(args) => verb!(rebirth, args, doors, printer),
-        Command::Wipe(args) => verb!(wipe, args, doors, printer),
-        Command::Kubeconfig(args) => verb!(kubeconfig, args, doors, printer),
-        Command::Timeline(args) => verb!(timeline, args, doors, printer),
-        Command::Drift(args) => verb!(drift, args, doors, printer),
-        Command::Owners(args) => verb!(owners, args, doors, printer),
-        Command::Handover(args) => verb!(handover, args, doors, printer),
-        Command::Talosconfig(args) => verb!(talosconfig, args, doors, printer),
-        Command::Datacenter(args) => waiting(commands::datacenter::run(&args, &doors, &mut printer)),
-        Command::State(args) => waiting(commands::state::run(&args, &doors, &mut printer)),
-        Command::Lock(args) => verb!(lock, args, doors, printer),
-        Command::Mirror(args) => verb!(mirror, args, doors, printer),
-        Command::Lease(args) => waiting(commands::lease::run(&args, &doors, &mut printer)),
-        Command::Secrets(args) => waiting(commands::secrets::run(&args, &doors, &mut printer)),
-        Command::Gitops(args) => waiting(commands::gitops::run(&args, &doors, &mut printer)),
-        Command::Schema(args) => commands::schema::run(&args, &mut printer),
-        Command::Completions(args) => commands::completions::run(&args, &mut printer),
-        Command::Man(args) => commands::man::run(&args, disk, &mut printer),
+    let exit = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(commands::perform(&cli.command, &doors, &mut printer)),
+        Err(_) => Exit::Failed,
     };
     exit.into()
-}
-
-/// Runs a verb that waits for others. Those that do not wait do without a runtime, which costs them nothing then.
-fn waiting(verb: impl Future<Output = Exit>) -> Exit {
-    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(verb),
-        Err(_) => Exit::Failed,
-    }
 }

@@ -6,6 +6,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
+use castle_engine::Event;
 use castle_secrets::redact;
 use rustix::termios::tcgetwinsize;
 use serde_json::Value;
@@ -60,7 +61,18 @@ enum To {
     /// To whoever started this process.
     Streams { out: AutoStream<std::io::Stdout>, err: AutoStream<std::io::Stderr> },
     /// Into memory, without colours: for whoever runs a verb to see what it says.
-    Memory(Vec<u8>),
+    Memory(Box<Printed>),
+}
+
+/// What a verb said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Printed {
+    /// For people, all of it.
+    pub(crate) text: String,
+    /// What happened, one after the other.
+    pub(crate) events: Vec<Event>,
+    /// The result object.
+    pub(crate) result: Value,
 }
 
 impl Printer {
@@ -84,18 +96,23 @@ impl Printer {
         }
     }
 
-    /// A printer into memory: objects and all that needs attention, or all that is said.
-    #[cfg_attr(not(test), expect(dead_code, reason = "rooms in memory are made by tests"))]
-    pub(crate) fn into_memory(json: bool) -> Self {
-        Self { json, quiet: false, verbose: !json, held: None, to: To::Memory(Vec::new()) }
+    /// A printer into memory, which is told everything.
+    pub(crate) fn into_memory() -> Self {
+        Self { json: false, quiet: false, verbose: true, held: None, to: To::Memory(Box::default()) }
     }
 
     /// What was printed into memory since this was last asked.
-    #[cfg_attr(not(test), expect(dead_code, reason = "rooms in memory are made by tests"))]
-    pub(crate) fn printed(&mut self) -> String {
+    pub(crate) fn printed(&mut self) -> Printed {
         match &mut self.to {
-            To::Streams { .. } => String::new(),
-            To::Memory(all) => String::from_utf8_lossy(&std::mem::take(all)).into_owned(),
+            To::Streams { .. } => Printed::default(),
+            To::Memory(printed) => std::mem::take(printed),
+        }
+    }
+
+    /// Takes note of something that happened, where somebody wants to know all of it.
+    pub(crate) fn note(&mut self, event: &Event) {
+        if let To::Memory(printed) = &mut self.to {
+            printed.events.push(event.clone());
         }
     }
 
@@ -135,7 +152,7 @@ impl Printer {
     pub(crate) fn data(&mut self, text: &str) -> Exit {
         let out = match &mut self.to {
             To::Streams { out, .. } => out,
-            To::Memory(_) => return self.remember(anstream::adapter::strip_str(text).to_string().as_bytes()),
+            To::Memory(printed) => return remember(printed, text),
         };
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Ok(()) => Exit::Done,
@@ -146,8 +163,8 @@ impl Printer {
 
     /// What was asked for, byte by byte: nothing in it is taken for colour.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Exit {
-        if let To::Memory(_) = self.to {
-            return self.remember(bytes);
+        if let To::Memory(printed) = &mut self.to {
+            return remember(printed, &String::from_utf8_lossy(bytes));
         }
         let mut out = std::io::stdout().lock();
         match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -171,17 +188,10 @@ impl Printer {
             To::Streams { err, .. } => {
                 let _ = err.write_all(text.as_bytes());
             }
-            To::Memory(_) => {
-                self.remember(anstream::adapter::strip_str(&text).to_string().as_bytes());
+            To::Memory(printed) => {
+                remember(printed, &text);
             }
         }
-    }
-
-    fn remember(&mut self, bytes: &[u8]) -> Exit {
-        if let To::Memory(all) = &mut self.to {
-            all.extend_from_slice(bytes);
-        }
-        Exit::Done
     }
 
     /// The same, where programs are told in the result object.
@@ -202,7 +212,12 @@ impl Printer {
     pub(crate) fn result(&mut self, result: &Value) {
         match &mut self.held {
             Some(held) => held.clone_from(result),
-            None => self.event(result),
+            None => {
+                if let To::Memory(printed) = &mut self.to {
+                    printed.result.clone_from(result);
+                }
+                self.event(result);
+            }
         }
     }
 
@@ -232,7 +247,7 @@ impl Printer {
     }
 
     fn ended(&mut self, verb: &str, result: &str, why: &str, exit: Exit) -> Exit {
-        if self.json || self.held.is_some() {
+        if self.json || self.held.is_some() || matches!(self.to, To::Memory(_)) {
             self.result(&serde_json::json!({"verb": verb, "result": result, "problems": [{"severity": "error", "summary": why}]}));
         }
         if !self.json {
@@ -240,6 +255,11 @@ impl Printer {
         }
         exit
     }
+}
+
+fn remember(printed: &mut Printed, text: &str) -> Exit {
+    printed.text += &anstream::adapter::strip_str(text).to_string();
+    Exit::Done
 }
 
 /// A question, at whose end the answer is typed.
@@ -281,14 +301,11 @@ mod tests {
 
     #[test]
     fn what_is_printed_into_memory_is_read_once_and_without_colours() {
-        let mut printer = Printer::into_memory(false);
+        let mut printer = Printer::into_memory();
         printer.say("said");
         assert_eq!(printer.failed("up", "so"), Exit::Failed);
-        assert_eq!(printer.printed(), "said\nerror: so\n");
-        assert_eq!(printer.printed(), "");
-        let mut printer = Printer::into_memory(true);
-        printer.say("said");
-        printer.result(&serde_json::json!({"verb": "up"}));
-        assert_eq!(printer.printed(), "{\"verb\":\"up\"}\n");
+        let printed = printer.printed();
+        assert_eq!((printed.text.as_str(), &printed.result["result"]), ("said\nerror: so\n", &"failed".into()));
+        assert_eq!(printer.printed().text, "");
     }
 }

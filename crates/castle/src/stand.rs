@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use castle_engine::{
-    Alone, CastleId, Deaf, Graph, GraphBuilder, Layer, Lease, Report, Seal, Tools, Wanted, lineage, run,
+    Alone, CastleId, Deaf, Graph, GraphBuilder, Handle, Layer, Lease, Report, Seal, StepId, Tools, Wanted, lineage, run,
 };
 use castle_layers::platform::{self, Design};
 use castle_layers::secrets::{self, Strongroom};
@@ -17,7 +17,7 @@ use castle_proxmox::client::Client;
 use castle_proxmox::model::{ErrorClass, Mark};
 use castle_proxmox::steps::Ground;
 use castle_spec::{ComponentName, Node};
-use castle_talos::steps::Wire;
+use castle_talos::steps::{Keys, Wire};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -302,37 +302,14 @@ impl Stand {
     ) -> Result<Graph, Trouble> {
         let (castle, nodes) = (&self.kept.castle, &self.kept.nodes);
         let mut graph = GraphBuilder::new();
-        let checks = self.kept.checks().await.map_err(Trouble::Failed)?;
-        let valid = secrets::valid(&mut graph, castle, checks, self.kept.doors.clock.clone());
-        let (bundle, keys) = secrets::bundle(&mut graph, room, castle, &ground.castle, nodes, survey);
-        graph.after(bundle.clone(), valid);
-        let (castle_file, all_nodes) = (Arc::new(castle.clone()), Arc::new(nodes.clone()));
-        let after = match self.kept.chamber().map_err(Trouble::Failed)? {
-            None => bundle,
-            Some(chamber) => {
-                let keeping = vault::Keeping {
-                    shelf: chamber.shelf(&ground.castle),
-                    seal: self.kept.seal().ok().map(Arc::new),
-                    room: room.clone(),
-                    castle: castle_file.clone(),
-                    nodes: all_nodes.clone(),
-                };
-                vault::keep(&mut graph, keeping, &keys)
-            }
-        };
+        let (after, keys) = self.keep_secrets(&mut graph, ground, room, survey).await?;
         let design = Design { castle, nodes, placed, site: &self.site, survey, after: Some(&after) };
         platform::raise(&mut graph, ground, design);
-        let wire = Wire {
-            dial: self.kept.doors.dial(REACHING),
-            clock: self.kept.doors.clock.clone(),
-            is_plain: self.kept.doors.is_plain(),
-            patience,
-        };
         let plan = cluster::Plan {
-            castle: castle_file,
-            nodes: all_nodes,
+            castle: Arc::new(castle.clone()),
+            nodes: Arc::new(nodes.clone()),
             machines: cluster::machines(nodes, survey),
-            wire: Arc::new(wire),
+            wire: Arc::new(self.wire(patience)),
             referred: Arc::new(self.kept.referred().await.map_err(Trouble::Failed)?),
         };
         let formed = cluster::form(&mut graph, &plan, &keys);
@@ -340,6 +317,36 @@ impl Stand {
         platform::shrink(&mut graph, ground, design, &leaving, &formed.api);
         self.furnishing().await?.raise(&mut graph, (castle, nodes), &formed, &self.removal);
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))
+    }
+
+    /// Adds the steps that have the castle's secrets and keep them; returns what all else comes after, and the promise of the keys.
+    pub(crate) async fn keep_secrets(
+        &self,
+        graph: &mut GraphBuilder,
+        ground: &Ground,
+        room: &Arc<Strongroom>,
+        survey: &Survey,
+    ) -> Result<(StepId, Handle<Keys>), Trouble> {
+        let (castle, nodes) = (&self.kept.castle, &self.kept.nodes);
+        let checks = self.kept.checks().await.map_err(Trouble::Failed)?;
+        let valid = secrets::valid(graph, castle, checks, self.kept.doors.clock.clone());
+        let (bundle, keys) = secrets::bundle(graph, room, castle, &ground.castle, nodes, survey);
+        graph.after(bundle.clone(), valid);
+        let Some(chamber) = self.kept.chamber().map_err(Trouble::Failed)? else { return Ok((bundle, keys)) };
+        let keeping = vault::Keeping {
+            shelf: chamber.shelf(&ground.castle),
+            seal: self.kept.seal().ok().map(Arc::new),
+            room: room.clone(),
+            castle: Arc::new(castle.clone()),
+            nodes: Arc::new(nodes.clone()),
+        };
+        Ok((vault::keep(graph, keeping, &keys), keys))
+    }
+
+    /// How nodes are reached, for whoever waits this long for one that does not answer.
+    pub(crate) fn wire(&self, patience: Duration) -> Wire {
+        let doors = &self.kept.doors;
+        Wire { dial: doors.dial(REACHING), clock: doors.clock.clone(), is_plain: doors.is_plain(), patience }
     }
 
     /// The nodes and where they are, for programs and for the state.

@@ -75,6 +75,19 @@ pub fn choose(castle: &Castle, lock: Option<&Lock>, has_mirror: bool) -> Result<
     all.into_iter().filter(is_castles).map(choose).collect()
 }
 
+/// The same where nobody can be asked for manifests: small ones stand in for all that are not files beside castle.yaml.
+#[must_use]
+pub fn stand_ins(castle: &Castle, lock: Option<&Lock>) -> Vec<Chosen> {
+    let choose = |wanted: WantedComponent| {
+        let locked = lock.and_then(|lock| lock.entries.get(&wanted.name));
+        let of_file = locked.filter(|entry| matches!(entry.source, Source::File(_))).cloned();
+        let stand_in = || Entry { version: wanted.version.clone(), source: Source::StandIn, sha256: String::new() };
+        let entry = of_file.unwrap_or_else(stand_in);
+        Chosen { wanted, entry }
+    };
+    castle.wanted_components().into_iter().filter(is_castles).map(choose).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

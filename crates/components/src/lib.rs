@@ -26,6 +26,6 @@ pub mod source;
 pub mod standin;
 pub mod supply;
 
-pub use choice::{ChoiceError, Chosen, choose};
+pub use choice::{ChoiceError, Chosen, choose, stand_ins};
 pub use digest::digest;
 pub use fit::Fit;

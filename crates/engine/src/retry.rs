@@ -20,7 +20,7 @@ pub struct Retry {
 impl Default for Retry {
     /// About two minutes in all: longer than any lock that Proxmox holds, shorter than anyone's patience.
     fn default() -> Self {
-        Self { attempts: 8, first: Duration::from_millis(500), longest: Duration::from_secs(30) }
+        Self { attempts: 10, first: Duration::from_millis(125), longest: Duration::from_secs(30) }
     }
 }
 

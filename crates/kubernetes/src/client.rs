@@ -15,7 +15,8 @@ use castle_secrets::Secret;
 use futures_util::stream::{self, StreamExt};
 use kube_core::Request;
 use kube_core::params::{
-    DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective, WatchParams,
+    DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective,
+    WatchParams,
 };
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -27,7 +28,7 @@ pub use trouble::{Rival, Trouble};
 pub use watch::{Event, Watch};
 
 /// What one request may take: a webhook behind it may take thirty seconds.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 /// The longest answer: a page of the largest objects there are.
 const LIMIT: usize = 256 << 20;
 /// How many objects a page has. Definitions of kinds are up to half a megabyte each.
@@ -39,6 +40,9 @@ const WATCH: Duration = Duration::from_secs(240);
 
 /// How many requests are under way at once, at most.
 pub const CONCURRENCY: usize = 8;
+
+/// How many idle connections are kept: several components are looked at at the same time.
+const IDLE_CONNECTIONS: usize = 4 * CONCURRENCY;
 
 /// What all these come to, in their order, so many of them at once.
 pub(crate) async fn together<F: Future>(questions: Vec<F>) -> Vec<F::Output> {
@@ -71,6 +75,8 @@ pub struct Api {
     headers: HeaderMap,
     clock: Arc<dyn Clock>,
     served: Mutex<Option<Arc<Served>>>,
+    /// Held by whoever finds out first what is served: the others wait for him.
+    finding_out: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for Api {
@@ -154,7 +160,7 @@ impl Api {
         let endpoint = Endpoint::parse(&address).map_err(|error| unfit(&error))?;
         let trust = Trust::Only(access.authority.clone());
         let http = Client::new(endpoint, &trust, dial, clock.clone()).map_err(|error| unfit(&error))?;
-        let mut http = http.with_deadline(DEADLINE).with_limit(LIMIT).with_idle_connections(CONCURRENCY);
+        let mut http = http.with_deadline(DEADLINE).with_limit(LIMIT).with_idle_connections(IDLE_CONNECTIONS);
         let mut headers = HeaderMap::new();
         if access.is_plain {
             let inside: String = access.certificate.lines().filter(|line| !line.starts_with("-----")).collect();
@@ -165,7 +171,7 @@ impl Api {
                 Identity::from_pem(&access.certificate, access.key.expose()).map_err(|error| unfit(&error))?;
             http = http.with_identity(&identity).map_err(|error| unfit(&error))?;
         }
-        Ok(Self { http, headers, clock, served: Mutex::default() })
+        Ok(Self { http, headers, clock, served: Mutex::default(), finding_out: tokio::sync::Mutex::default() })
     }
 
     /// The time, for what depends on it.
@@ -174,7 +180,7 @@ impl Api {
         &*self.clock
     }
 
-    /// Allows each request this time, and not the usual minute.
+    /// Allows each request this time, and not [`DEADLINE`].
     #[must_use]
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Self { http: self.http.with_deadline(deadline), ..self }
@@ -366,8 +372,12 @@ impl Api {
     ///
     /// [`Trouble`] if nothing was heard yet and nothing is.
     pub async fn served(&self) -> Result<Arc<Served>, Trouble> {
-        let known = self.served.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match known {
+        let known = || self.served.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(served) = known() {
+            return Ok(served);
+        }
+        let _turn = self.finding_out.lock().await;
+        match known() {
             Some(served) => Ok(served),
             None => self.discover().await,
         }
@@ -380,11 +390,13 @@ impl Api {
     /// [`Trouble`] if the API does not say.
     pub async fn discover(&self) -> Result<Arc<Served>, Trouble> {
         let mut served = Served::default();
-        for path in ["/api", "/apis"] {
+        let asks = ["/api", "/apis"].map(|path| {
             let mut ask = Ask::new(Method::GET, path);
-            let accept = HeaderValue::from_static(discovery::ACCEPT);
-            ask.headers.insert(castle_http::header::ACCEPT, accept);
-            served.add(self.told(ask).await?)?;
+            ask.headers.insert(castle_http::header::ACCEPT, HeaderValue::from_static(discovery::ACCEPT));
+            self.told(ask)
+        });
+        for told in together(asks.into()).await {
+            served.add(told?)?;
         }
         let served = Arc::new(served);
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some(served.clone());

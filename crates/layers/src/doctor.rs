@@ -16,6 +16,8 @@ use castle_seams::Dial;
 use castle_spec::{Castle, Node};
 use futures_util::future::{join, join_all, join5};
 
+pub use addresses::occupied;
+
 use crate::placement::place;
 use crate::site::Site;
 use crate::survey::Survey;
@@ -242,9 +244,11 @@ pub async fn examine(case: Case<'_>) -> Vec<Finding> {
     findings.extend(hosts::placement(case, &survey, &placed));
     findings.extend(claims::vmids(case, &survey.guests, &is_lacking).await);
     findings.extend(pool.map(|answer| claims::pool(site, answer)));
-    if case.probe_addresses {
-        findings.extend(addresses::probe(case, &survey.guests).await);
-    }
+    findings.extend(match case.probe_addresses {
+        true => addresses::probe(case, &survey.guests).await,
+        // Of what answers on loopback only another cluster says something.
+        false => occupied(case.dial, client.clock(), case.castle, nodes, &survey.guests).await,
+    });
     findings
 }
 

@@ -57,6 +57,8 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>, vault: &Vault) -> Op
     };
     let store = inside.beside(graph, COMPONENT, &mark, &stores);
     graph.after(stage_step(&mark, Stage::Rest), gate);
+    // The condition tells no generation, so one of a moment before opens this, too. It does no harm: castle has let itself in with the same
+    // identity before it changed anything.
     let valid = Expect::Condition {
         kind: Kind::new("external-secrets.io/v1", "ClusterSecretStore"),
         namespace: String::new(),

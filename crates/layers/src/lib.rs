@@ -7,6 +7,7 @@
 //! - [`secrets`], [`platform`] and [`cluster`] have the steps of the layers that make a cluster.
 //! - [`engine`], [`networking`], [`storage`] and [`gitops`] have those of the layers [`Inside`] it, up to the handover.
 //! - [`unwanted`] names what the file wants no more, and removes it if that was said.
+//! - [`foreign`] looks at machines that somebody else has made, and marks them.
 //! - [`graceful`] calms a cluster before its machines go, and wakes it where that was called off.
 //! - [`preflight`] is what a Git repository is held against before Flux follows it.
 //!
@@ -16,6 +17,7 @@
 pub mod cluster;
 pub mod doctor;
 pub mod engine;
+pub mod foreign;
 pub mod gitops;
 pub mod graceful;
 mod inside;

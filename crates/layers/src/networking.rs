@@ -56,7 +56,8 @@ pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>) -> Option<Handle<Pre
     let (kind, scope) = (Kind::new(VERSION, "ConfigurationState"), Scope::within(namespace(COMPONENT)));
     let gate = id(LAYER, COMPONENT.word(), "valid");
     let valid = inside.gate(graph, (gate.clone(), DECIDED), &configured, vec![Expect::Holds(kind, scope, valid)]);
-    // The states of a moment before the pool was there say nothing about it.
+    // The states of a moment before the pool was there say nothing about it. Those of before it was changed may still be shown: that the whole
+    // configuration can be is what the webhook has said of the very object.
     graph.after(gate, stage_step(&inside.mark(LAYER, "pool"), Stage::Rest));
     Some(valid)
 }

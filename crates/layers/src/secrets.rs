@@ -69,6 +69,43 @@ impl Strongroom {
         };
         Ok(Some(Bundle::load(text, self.clock.wall()).map_err(damaged)?.bundle))
     }
+
+    /// What castle and the nodes know each other by, from wherever the bundle of this life is; nothing if it is nowhere.
+    ///
+    /// # Errors
+    ///
+    /// If what there is is no bundle, or cannot be read.
+    pub async fn keys(&self) -> Result<Option<Keys>, Fault> {
+        let bundle = match self.bundle().await? {
+            Some(bundle) => Some(bundle),
+            None => self.elsewhere().await?,
+        };
+        match bundle {
+            Some(bundle) => Keys::issue(bundle, self.doors()).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The bundle from where else it may be than in the state: as the file says, or from the vault.
+    async fn elsewhere(&self) -> Result<Option<Bundle>, Fault> {
+        match self.found(&self.given, "talos.bundle").await {
+            Some(given) => given.map(Some),
+            None => self.found(&self.saved, "the Talos bundle in the vault").await.transpose(),
+        }
+    }
+
+    async fn found(&self, search: &Option<Search>, what: &str) -> Option<Result<Bundle, Fault>> {
+        let found = search.as_ref()?().await?;
+        let wrong = |why: String| {
+            Fault::new(Class::Final, what, why).next(
+                "it must be a secrets.yaml of talosctl, or the configuration of a control plane, with nothing left out",
+            )
+        };
+        Some(found.and_then(|text| match Bundle::import(text.expose(), self.clock.wall()) {
+            Ok(loaded) => Ok(loaded.bundle),
+            Err(error) => Err(wrong(error.to_string())),
+        }))
+    }
 }
 
 fn fault(error: &StateError) -> Fault {
@@ -115,13 +152,13 @@ impl Step for MintBundle {
         Box::pin(async move {
             let (bundle, origin) = match self.room.bundle().await? {
                 Some(stored) => {
-                    let given = self.found(&self.room.given, "talos.bundle").await;
+                    let given = self.room.found(&self.room.given, "talos.bundle").await;
                     if given.is_some_and(|given| given.is_ok_and(|given| given.cluster_id != stored.cluster_id)) {
                         return Err(other_cluster());
                     }
                     (stored, Origin::State)
                 }
-                None => match self.elsewhere().await? {
+                None => match self.room.elsewhere().await? {
                     Some(found) => (found, Origin::Given),
                     None if !self.made.is_empty() => return Err(self.lost()),
                     // One to plan with, which is never written and never shown to a node.
@@ -169,27 +206,6 @@ impl Step for MintBundle {
 }
 
 impl MintBundle {
-    /// The bundle from where else it may be than in the state: as the file says, or from the vault.
-    async fn elsewhere(&self) -> Result<Option<Bundle>, Fault> {
-        match self.found(&self.room.given, "talos.bundle").await {
-            Some(given) => given.map(Some),
-            None => self.found(&self.room.saved, "the Talos bundle in the vault").await.transpose(),
-        }
-    }
-
-    async fn found(&self, search: &Option<Search>, what: &str) -> Option<Result<Bundle, Fault>> {
-        let found = search.as_ref()?().await?;
-        let wrong = |why: String| {
-            Fault::new(Class::Final, what, why).next(
-                "it must be a secrets.yaml of talosctl, or the configuration of a control plane, with nothing left out",
-            )
-        };
-        Some(found.and_then(|text| match Bundle::import(text.expose(), self.room.clock.wall()) {
-            Ok(loaded) => Ok(loaded.bundle),
-            Err(error) => Err(wrong(error.to_string())),
-        }))
-    }
-
     /// Nodes are there, and what they were made with is not: new secrets would lock castle out of them for good.
     fn lost(&self) -> Fault {
         let why = if self.room.state.is_none() { "cannot be opened here" } else { "is not in the state" };

@@ -1,5 +1,6 @@
-//! What castle wants of Proxmox: an image to clone from, guests that are as the file says, guests that run, and their end.
+//! What castle wants of Proxmox: an image to clone from, guests that are as the file says, guests that run, guests of others that it adopts, and their end.
 
+mod adopt;
 mod gone;
 mod ground;
 mod guest;
@@ -8,6 +9,7 @@ mod power;
 mod shut;
 mod wanted;
 
+pub use adopt::{Candidate, MarkGuest, Unmarked, candidate};
 pub use gone::{Reach, Remains, RemoveDownloads, RemoveGuest};
 pub use ground::{Ground, Guests};
 pub use guest::{MakeGuest, Sight, Standing, There};

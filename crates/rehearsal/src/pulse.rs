@@ -76,6 +76,12 @@ impl Pulse {
         None
     }
 
+    /// Kills the process now.
+    pub fn kill(&self) {
+        self.state().dead = true;
+        self.killed.notify_one();
+    }
+
     /// Completes when the process is killed.
     pub async fn death(&self) {
         if !self.is_dead() {

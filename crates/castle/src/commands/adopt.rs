@@ -1,24 +1,34 @@
-//! `castle adopt`: the state, rebuilt from the marks of what stands.
+//! `castle adopt`: the state, rebuilt from the marks of what stands; and castles that somebody else has raised.
 
 use std::path::PathBuf;
 
 use castle_engine::{Layer, Outcome, Taking};
+use castle_layers::foreign;
 use clap::Args;
 use serde_json::{Map, json};
 
 use crate::doors::Doors;
 use crate::drive::{conclude, problems};
+use crate::foreign::Foreign;
 use crate::output::{Exit, Printer};
-use crate::stand::{LOOKING, Stand, Trouble, while_held};
+use crate::stand::{Identity, LOOKING, Stand, Trouble, while_held};
 
 /// Rebuild what castle remembers of a castle whose state is lost
 ///
-/// Reads the marks on its machines, and takes its secrets from the vault, or from `talos.bundle`. Nothing that stands is touched.
+/// Reads the marks on its machines, and takes its secrets from the vault, or from `talos.bundle`. Nothing that stands is touched. With `--foreign`
+/// machines that somebody else made become this castle's: it shows how they differ from the file, asks, and writes its mark on them, and
+/// changes nothing else.
 #[derive(Debug, Args)]
 pub(crate) struct AdoptArgs {
     /// A castle.yaml, or the folder it is in
     #[arg(default_value = ".")]
     path: PathBuf,
+    /// Take machines that bear no mark, if the file names them by VMID, name and address, and they are of the cluster of talos.bundle
+    #[arg(long)]
+    foreign: bool,
+    /// Do not ask
+    #[arg(long, requires = "foreign")]
+    yes: bool,
 }
 
 pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
@@ -27,12 +37,11 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
     kept.seal().map_err(Trouble::Failed)?;
     stand.knock().await?;
     let identity = stand.identify().await?;
+    if args.foreign {
+        return Foreign { path: &args.path, yes: args.yes, stand: &stand, identity: &identity }.adopt(printer).await;
+    }
     if !identity.is_born {
-        return Err(Trouble::Failed(format!(
-            "nothing on the hypervisor bears the mark of {}: there is nothing to adopt\n  next: castle up {}",
-            kept.name(),
-            args.path.display()
-        )));
+        return Err(unmarked(args, &stand, &identity).await?);
     }
     let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
     let work = async {
@@ -62,4 +71,20 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
     let exit = while_held(&held.lease, work).await;
     let _ = held.lease.release().await;
     exit
+}
+
+/// That there is no mark; and what stands where the nodes should be, which might be the castle all the same.
+async fn unmarked(args: &AdoptArgs, stand: &Stand, identity: &Identity) -> Result<Trouble, Trouble> {
+    let (kept, path) = (&stand.kept, args.path.display());
+    let sight = foreign::look(&stand.ground(&identity.castle, false), &stand.site, &kept.castle, &kept.nodes).await?;
+    let nothing = format!("nothing on the hypervisor bears the mark of {}", kept.name());
+    if sight.candidates.is_empty() {
+        return Ok(Trouble::Failed(format!("{nothing}: there is nothing to adopt\n  next: castle up {path}")));
+    }
+    let named: Vec<String> = sight.candidates.iter().map(|one| format!("VM {} ({})", one.vmid, one.name)).collect();
+    Ok(Trouble::Refused(format!(
+        "{nothing}; but there are guests where its nodes should be, made by somebody else: {}\n  next: castle adopt {path} --foreign, to see how they \
+         differ from the file and to take them",
+        named.join(", ")
+    )))
 }

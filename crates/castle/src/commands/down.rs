@@ -156,6 +156,9 @@ impl<'r> Removal<'r> {
     /// Removes them, looks again, and prints the receipt.
     pub(crate) async fn run(self, identity: &Identity, printer: &mut Printer) -> Result<Exit, Trouble> {
         let kept = &self.stand.kept;
+        if let Some(silent) = kept.silent_holder().await {
+            printer.complain_to_people(&silent);
+        }
         let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
         let work = async {
             let castle = &identity.castle;

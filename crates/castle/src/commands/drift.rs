@@ -113,6 +113,10 @@ async fn differing(stand: &Stand, report: &Report) -> Result<Vec<Drifted>, Troub
         Outcome::Waiting { subject, evidence } => {
             Some(Drifted { step: step.to_string(), what: format!("{subject}: {evidence}"), is: None, wanted: None })
         }
+        // Castle leaves it to whoever has it; that it differs is no less true.
+        Outcome::Failed { fault } if fault.guarded => {
+            Some(Drifted { step: step.to_string(), what: fault.to_string(), is: None, wanted: None })
+        }
         _ => None,
     }));
     found.extend(stand.furnishing().await?.unwanted().iter().map(|unwanted| Drifted {
@@ -126,15 +130,21 @@ async fn differing(stand: &Stand, report: &Report) -> Result<Vec<Drifted>, Troub
 
 /// Tells what differs, and if what is inside of the cluster was not looked at, why.
 fn tell(stand: &Stand, report: &Report, found: &[Drifted], unseen: Option<&str>, printer: &mut Printer) -> Exit {
-    let failed =
-        report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count() + usize::from(unseen.is_some());
+    let counted = |guarded| {
+        report.ended(move |outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded == guarded)).count()
+    };
+    let (failed, guarded) = (counted(false) + usize::from(unseen.is_some()), counted(true));
     let rows: Vec<[String; 2]> = found.iter().map(|drifted| [drifted.step.clone(), drifted.words()]).collect();
     match (found.is_empty(), failed) {
         (true, 0) => printer.say(&format!("Nothing has drifted: {} is as its file says.", stand.kept.name())),
         (true, _) => {}
         (false, _) => {
             printer.say(&table(&rows));
-            printer.say(&format!("\n{} is not as its file says: castle up puts it right.", stand.kept.name()));
+            let cure = match guarded {
+                0 => "castle up puts it right",
+                _ => "castle up changes nothing before it is settled what is not castle's to change",
+            };
+            printer.say(&format!("\n{} is not as its file says: {cure}.", stand.kept.name()));
         }
     }
     let mut problems = problems(report, printer);

@@ -1,10 +1,12 @@
 //! `castle up`: raise, converge, resume.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use castle_engine::{Layer, Outcome, Taking};
-use castle_layers::gitops;
+use castle_layers::doctor::{self, Finding};
 use castle_layers::platform::{self, Doomed};
+use castle_layers::{Survey, gitops};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -18,7 +20,10 @@ use crate::output::{Exit, Printer};
 use crate::planned::Planned;
 use crate::preflight::preflight;
 use crate::repository;
-use crate::stand::{LOOKING, RAISING, Stand, Trouble, while_held};
+use crate::stand::{LOOKING, RAISING, REACHING, Stand, Trouble, while_held};
+
+/// How long a machine that was just removed may still answer.
+const GOING: Duration = Duration::from_secs(1);
 
 /// Raise a castle, bring it to what its file says, or go on where an earlier run was cut off
 ///
@@ -86,6 +91,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         printer.say("Nothing was changed.");
         return Ok(Exit::Refused);
     }
+    keep_off(&stand, &survey, printer).await?;
     let is_limited = args.layer.as_deref().is_some_and(|layer| layer != "platform");
     if planned.is_none() && !is_limited {
         agree(&stand, &platform::leaving(&ground, &survey, &kept.nodes).await?, args.yes, printer)?;
@@ -105,6 +111,9 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         }
     }
 
+    if let Some(silent) = kept.silent_holder().await {
+        printer.complain_to_people(&silent);
+    }
     let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
     let work = async {
         if let Some(planned) = &planned {
@@ -149,6 +158,31 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     // A lease that cannot be given back runs out by itself.
     let _ = held.lease.release().await;
     exit
+}
+
+/// Refuses to make machines with addresses at which another cluster answers.
+async fn keep_off(stand: &Stand, survey: &Survey, printer: &mut Printer) -> Result<(), Trouble> {
+    let kept = &stand.kept;
+    let (dial, castle) = (kept.doors.dial(REACHING), &kept.castle);
+    let look = || doctor::occupied(dial.as_ref(), kept.clock(), castle, &kept.nodes, &survey.guests);
+    if look().await.is_empty() {
+        return Ok(());
+    }
+    // It may just be on its way out.
+    kept.clock().sleep(GOING).await;
+    let occupied = look().await;
+    if occupied.is_empty() {
+        return Ok(());
+    }
+    let problem = |found: &Finding| json!({"severity": "error", "summary": format!("{}: {}", found.subject, found.evidence), "hint": found.next});
+    for found in &occupied {
+        printer.complain_to_people(&format!("{}: {}\n  next: {}", found.subject, found.evidence, found.next));
+    }
+    let problems: Vec<Value> = occupied.iter().map(problem).collect();
+    let name = castle.castle.as_str();
+    printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
+    printer.say("Nothing was changed.");
+    Err(Trouble::Said(Exit::Refused))
 }
 
 /// Has somebody agree that nodes go which the file does not name any more.

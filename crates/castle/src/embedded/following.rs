@@ -55,7 +55,7 @@ pub(super) fn files(disk: &dyn Disk, state: &Path, name: &str) -> Result<Option<
 }
 
 /// All files of a folder by their paths, or for people why it cannot be served.
-fn read(disk: &dyn Disk, folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
+pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let shown = folder.display();
     let unreadable = |error: DiskError| format!("the folder {shown} cannot be read: {error}");
     let gone = |error: DiskError| match error.kind {

@@ -12,6 +12,7 @@
 )]
 
 mod bad_input;
+mod bucket;
 mod canary;
 mod check;
 mod commands;
@@ -24,14 +25,19 @@ mod keeping;
 mod leaving;
 mod manifests;
 mod new;
+mod opening;
 mod planning;
 mod preflight;
 mod problems;
 mod raising;
 mod reborn;
 mod room;
+mod scaling;
 mod secrets;
 mod seeing;
+mod sharing;
+mod side_by_side;
+mod unwanted;
 mod vault;
 mod vault_days;
 mod within;

@@ -162,16 +162,13 @@ const CASES: &[Case] = &[
     ),
     (
         Code::RepositoryAddress,
-        &[
-            ("castle: blue", "castle: blue\ngitops: {repository: 'git@github.com:me/blue.git'}"),
-            ("castle: blue", "castle: blue\ngitops: {repository: 'ssh://git@github.com/me/blue.git', ca: ca.pem}"),
-        ],
+        &[("castle: blue", "castle: blue\ngitops: {repository: 'git@github.com:me/blue.git', ca: ca.pem}")],
     ),
     (
         Code::KustomizationTwice,
         &[(
             "castle: blue",
-            "castle: blue\ngitops: {repository: 'https://github.com/me/blue.git', critical: {apps: 5m}, background: {apps: 1h}}",
+            "castle: blue\ngitops: {repository: 'https://github.com/me/blue.git', critical: {apps: 5m}, background: {apps: 1h, flux-system: 1h}}",
         )],
     ),
     (

@@ -280,7 +280,8 @@ fn a_gate_is_asked_until_it_opens_and_a_watched_one_at_once() {
         let disk = ModelDisk::new(&Pulse::new());
         let (graph, asked) = gate(clock, 11, false);
         assert!(go(&graph, &disk, clock, ALONE).await.is_done());
-        assert_eq!((clock.monotonic(), *asked.lock().unwrap()), (Duration::from_secs(12), 7), "every two seconds");
+        let (late, asked) = (clock.monotonic() - Duration::from_secs(11), *asked.lock().unwrap());
+        assert!(late <= Duration::from_secs(11) / 8 && asked < 50, "{late:?}, {asked} times");
     });
     in_virtual_time(async |clock| {
         let disk = ModelDisk::new(&Pulse::new());

@@ -113,6 +113,23 @@ impl fmt::Debug for Test {
 }
 
 impl Expect {
+    /// Where it will look, as far as that is known before.
+    pub(super) fn places(&self) -> Vec<(Kind, Scope)> {
+        match self {
+            Self::Current(kind, namespace, name)
+            | Self::Serving(kind, namespace, name)
+            | Self::Condition { kind, namespace, name, .. } => vec![(kind.clone(), Scope::named(namespace, name))],
+            Self::Injected { kind, name, authority } => {
+                let kind = Kind::new("admissionregistration.k8s.io/v1", kind);
+                let secret = authority.as_ref().map(|told| Scope::named(&told.namespace, &told.name));
+                let secret = secret.map(|scope| (Kind::new("v1", "Secret"), scope));
+                std::iter::once((kind, Scope::named("", name))).chain(secret).collect()
+            }
+            Self::Holds(kind, scope, _) => vec![(kind.clone(), scope.clone())],
+            Self::Established { .. } | Self::Addressed(..) | Self::Accepted(_) => Vec::new(),
+        }
+    }
+
     /// Why it is not so; nothing if it is.
     pub(super) async fn closed(&self, sight: &Sight<'_>) -> Result<Option<Closed>, Fault> {
         match self {

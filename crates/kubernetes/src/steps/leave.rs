@@ -136,7 +136,9 @@ impl Step for Drain {
 /// Why a Pod stays where it is.
 fn kept(pod: &Object, trouble: &Trouble) -> Fault {
     let namespace = pod.namespace();
-    trouble.fault(&pod.key()).next(format!("kubectl get poddisruptionbudgets --namespace {namespace}; then castle up again"))
+    trouble
+        .fault(&pod.key())
+        .next(format!("kubectl get poddisruptionbudgets --namespace {namespace}; then castle up again"))
 }
 
 /// The Pods on a node that do not belong to it. On one that is not ready nobody can end them: they go with the machine.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use castle_engine::Fault;
+use futures_util::future::join;
 
 use super::inventory::{self, NAMESPACE};
 use super::sources::{Source, sources};
@@ -19,7 +20,8 @@ pub async fn inventories(api: &Api) -> Result<BTreeMap<Key, BTreeSet<Owner>>, Fa
     let mut add = |key: Key, owner: Owner| {
         found.entry(key).or_default().insert(owner);
     };
-    let maps = api.list(&inventory::kind(), &Scope::within(NAMESPACE)).await;
+    let (kind, scope) = (inventory::kind(), Scope::within(NAMESPACE));
+    let (maps, sources) = join(api.list(&kind, &scope), sources(api)).await;
     for map in maps.map_err(fault_of("ConfigMap"))?.objects {
         match Mark::of(&map) {
             Some(mark) if mark.inventory() == map.name() => {
@@ -34,7 +36,7 @@ pub async fn inventories(api: &Api) -> Result<BTreeMap<Key, BTreeSet<Owner>>, Fa
             _ => {}
         }
     }
-    for Source { owner, listed, .. } in sources(api).await? {
+    for Source { owner, listed, .. } in sources? {
         listed.into_iter().for_each(|key| add(key, owner.clone()));
     }
     Ok(found)

@@ -1,7 +1,8 @@
 //! Gates: all that is expected, asked again whenever something of it changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,7 +12,7 @@ use futures_util::future::select_all;
 
 use super::apply::Present;
 use super::expect::{Expect, closed};
-use crate::client::{Api, Event, Listed, Scope};
+use crate::client::{Api, Event, Listed, Scope, together};
 use crate::model::{Key, Kind, Object};
 
 /// How often to ask at the latest, whatever a watch says: one may stall without a word.
@@ -29,13 +30,16 @@ pub struct Ready<After = Present> {
     after: PhantomData<fn() -> After>,
     /// What the last look saw: from there the watches go on.
     seen: Mutex<Seen>,
+    /// How many of them the last look came to; all of them before the first.
+    reached: AtomicUsize,
 }
 
 impl<After> Ready<After> {
     /// Expects all this within a time.
     #[must_use]
     pub fn new(expects: Vec<Expect>, deadline: Duration) -> Self {
-        Self { expects, deadline, after: PhantomData, seen: Mutex::default() }
+        let reached = AtomicUsize::new(expects.len());
+        Self { expects, deadline, after: PhantomData, seen: Mutex::default(), reached }
     }
 }
 
@@ -43,16 +47,33 @@ impl<After> Ready<After> {
 pub(super) struct Sight<'a> {
     pub(super) api: &'a Api,
     seen: Mutex<BTreeMap<(Kind, Scope), Listed>>,
+    /// What was asked for before anybody wanted to see it.
+    ahead: Mutex<BTreeMap<(Kind, Scope), Listed>>,
 }
 
 impl<'a> Sight<'a> {
     fn new(api: &'a Api) -> Self {
-        Self { api, seen: Mutex::default() }
+        Self { api, seen: Mutex::default(), ahead: Mutex::default() }
     }
 
     /// Seconds since 1970.
     pub(super) fn now(&self) -> u64 {
         self.api.clock().wall().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    }
+
+    /// Asks for all that these will look at, at the same time: each would wait for the one before. What fails is asked again by whoever
+    /// looks.
+    async fn look_ahead(&self, expects: &[Expect]) {
+        let places: BTreeSet<(Kind, Scope)> = expects.iter().flat_map(Expect::places).collect();
+        if places.len() < 2 {
+            return;
+        }
+        let lists = places.into_iter().map(|place| async {
+            let listed = self.api.list(&place.0, &place.1).await;
+            listed.ok().map(|listed| (place, listed))
+        });
+        let found = together(lists.collect()).await;
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner).extend(found.into_iter().flatten());
     }
 
     /// What is within a scope; asked once a look.
@@ -63,7 +84,11 @@ impl<'a> Sight<'a> {
             return Ok(known);
         }
         let subject = Key::new(&kind.group, &kind.kind, &place.1.namespace, "(all)");
-        let listed = self.api.list(kind, &place.1).await.map_err(|trouble| trouble.fault(&subject))?;
+        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
+        let listed = match ahead {
+            Some(listed) => listed,
+            None => self.api.list(kind, &place.1).await.map_err(|trouble| trouble.fault(&subject))?,
+        };
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(place, listed.clone());
         Ok(listed)
     }
@@ -115,10 +140,17 @@ impl<After: Send + Sync + 'static> Gate for Ready<After> {
         Box::pin(async move {
             let sight = Sight::new(api);
             let mut verdict = Verdict::Open(Present);
-            for expect in &self.expects {
-                if let Some(closed) = expect.closed(&sight).await? {
-                    verdict = Verdict::Closed(closed);
-                    break;
+            // Whoever waits for one of them does not ask for those behind it before that is so.
+            let reached = self.reached.load(Ordering::Relaxed);
+            let (near, far) = self.expects.split_at(reached.min(self.expects.len()));
+            'parts: for (part, before) in [(near, 0), (far, near.len())] {
+                sight.look_ahead(part).await;
+                for (place, expect) in part.iter().enumerate() {
+                    if let Some(closed) = expect.closed(&sight).await? {
+                        self.reached.store(before + place + 1, Ordering::Relaxed);
+                        verdict = Verdict::Closed(closed);
+                        break 'parts;
+                    }
                 }
             }
             *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = sight.seen();
@@ -128,13 +160,12 @@ impl<After: Send + Sync + 'static> Gate for Ready<After> {
 
     fn changed<'a>(&'a self, (api, _): &'a Self::Needs) -> Option<BoxFuture<'a, ()>> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if seen.is_empty() {
+            return None;
+        }
         Some(Box::pin(async move {
             let watches =
                 seen.into_iter().map(|((kind, scope), version)| Box::pin(happened(api, kind, scope, version)));
-            let watches: Vec<_> = watches.collect();
-            if watches.is_empty() {
-                std::future::pending::<()>().await;
-            }
             select_all(watches).await;
         }))
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use castle_engine::Fault;
 
 use super::ownership::{fault_of, from_id};
-use crate::client::{Api, Scope};
+use crate::client::{Api, Scope, together};
 use crate::model::{Key, Object, Owner, condition};
 
 /// A Kustomization, or a release of Flux's.
@@ -23,9 +23,12 @@ pub(super) struct Source {
 pub(super) async fn sources(api: &Api) -> Result<Vec<Source>, Fault> {
     let served = api.served().await.map_err(fault_of("API"))?;
     let mut found = Vec::new();
-    for (group, kind) in [("kustomize.toolkit.fluxcd.io", "Kustomization"), ("helm.toolkit.fluxcd.io", "HelmRelease")] {
-        let (is_tree, Some(kind)) = (kind == "Kustomization", served.preferred(group, kind)) else { continue };
-        for source in api.list(kind, &Scope::default()).await.map_err(fault_of(&kind.kind))?.objects {
+    let kinds = [("kustomize.toolkit.fluxcd.io", "Kustomization"), ("helm.toolkit.fluxcd.io", "HelmRelease")];
+    let kinds = kinds.iter().filter_map(|(group, kind)| served.preferred(group, kind));
+    let lists = kinds.map(|kind| async { api.list(kind, &Scope::default()).await.map_err(fault_of(&kind.kind)) });
+    for listed in together(lists.collect()).await {
+        for source in listed?.objects {
+            let is_tree = source.text("/kind") == "Kustomization";
             let (namespace, name) = (source.namespace().to_owned(), source.name().to_owned());
             let owner = if is_tree { Owner::Flux(namespace, name) } else { Owner::Helm(namespace, name) };
             let ids = source.list("/status/inventory/entries").iter().filter_map(|entry| entry["id"].as_str());

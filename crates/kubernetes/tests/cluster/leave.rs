@@ -92,7 +92,10 @@ fn a_budget_keeps_a_pod_where_it_is_and_is_told() {
         let report = room.run(|graph, api| send_away(graph, api, &node)).await;
         let fault = fault(&report);
         assert!(fault.subject.starts_with("Pod default/shop-"), "{fault:?}");
-        assert!(fault.evidence.contains("disruption budget") && fault.next.contains("poddisruptionbudgets"), "{fault:?}");
+        assert!(
+            fault.evidence.contains("disruption budget") && fault.next.contains("poddisruptionbudgets"),
+            "{fault:?}"
+        );
         assert_eq!(open_for_business(room, &node).await, 2);
         well(&room.apply("shop", &[budget(0)]).await);
         well(&room.run(|graph, api| send_away(graph, api, &node)).await);
@@ -133,5 +136,9 @@ fn a_control_plane_is_not_sent_away() {
 }
 
 fn serving() -> castle_kubernetes::steps::Expect {
-    castle_kubernetes::steps::Expect::Serving(Kind::new("apps/v1", "Deployment"), "default".to_owned(), "shop".to_owned())
+    castle_kubernetes::steps::Expect::Serving(
+        Kind::new("apps/v1", "Deployment"),
+        "default".to_owned(),
+        "shop".to_owned(),
+    )
 }

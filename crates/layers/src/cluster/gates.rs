@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Closed, Fault, Gate, Verdict};
-use castle_kubernetes::client::{Access, Api as Kubernetes, Scope};
+use castle_kubernetes::client::{self, Access, Api as Kubernetes, Scope};
 use castle_kubernetes::model::{Key, Kind, condition};
 use castle_kubernetes::steps::{Expect, Ready, Test, Unmet};
 use castle_seams::BoxFuture;
@@ -41,11 +41,11 @@ impl Site {
         api.map_err(|error| self.closed(error.to_string()))
     }
 
-    /// What the API answers: a status and a body.
-    async fn ask(&self, keys: &Keys, path: &str) -> Result<(u16, Vec<u8>), Closed> {
-        let answer = self.api(keys)?.with_deadline(DEADLINE).raw(path).await;
-        let (status, body) = answer.map_err(|trouble| self.closed(trouble.to_string()))?;
-        Ok((status, body.to_vec()))
+    /// What the API answers, a status and a body; and the way to it.
+    async fn ask(&self, keys: &Keys, path: &str) -> Result<(u16, Vec<u8>, Kubernetes), Closed> {
+        let api = self.api(keys)?.with_deadline(DEADLINE);
+        let (status, body) = api.raw(path).await.map_err(|trouble| self.closed(trouble.to_string()))?;
+        Ok((status, body.to_vec(), api.with_deadline(client::DEADLINE)))
     }
 }
 
@@ -89,8 +89,8 @@ impl Gate for Api {
                 return Ok(Verdict::Closed(closed));
             }
             let answer = self.site.ask(keys, "/readyz").await;
-            verdict(answer.and_then(|(status, body)| match status {
-                200 => self.site.api(keys),
+            verdict(answer.and_then(|(status, body, api)| match status {
+                200 => Ok(api),
                 _ => Err(Closed {
                     subject: self.whose.clone(),
                     evidence: format!("/readyz answers {status}: {}", said(&body)),

@@ -91,7 +91,9 @@ impl Gate for Handover {
             let now = needs.0.clock().monotonic();
             let newest = self.newest(now, false).await?;
             let mut verdict = self.look(needs, newest.clone()).await?;
-            if let Verdict::Open(_) = verdict {
+            // One that was asked for just now is still the newest.
+            let is_old = held(&self.newest).as_ref().is_none_or(|(at, _)| *at < now);
+            if let (Verdict::Open(_), true) = (&verdict, is_old) {
                 let newer = self.newest(now, true).await?;
                 if newer != newest {
                     verdict = self.look(needs, newer).await?;

@@ -7,6 +7,7 @@ mod bad_git;
 #[path = "../cluster/castle.rs"]
 mod castle;
 mod contract;
+mod cost;
 mod day;
 mod fits;
 mod graceful;

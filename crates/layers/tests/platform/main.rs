@@ -5,6 +5,7 @@ mod adoption;
 mod bad_days;
 mod contract;
 mod drift;
+mod foreign;
 mod placement;
 mod room;
 mod speed;

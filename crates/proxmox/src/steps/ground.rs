@@ -91,8 +91,12 @@ impl Ground {
             }
             Owner::Stranger => {
                 let evidence = format!("is not castle's: it is called `{called}` and has no mark");
-                Err(Fault::guard(subject, evidence)
-                    .next("give this castle other vmids in castle.yaml, or move that guest"))
+                let next = if called == name {
+                    "if it is this node, and somebody else made it: castle adopt --foreign; otherwise give this castle other vmids in castle.yaml"
+                } else {
+                    "give this castle other vmids in castle.yaml, or move that guest"
+                };
+                Err(Fault::guard(subject, evidence).next(next))
             }
         }
     }

@@ -53,7 +53,7 @@ impl SharedApi {
                 next: format!("talosctl --nodes {} get addresses", names().collect::<Vec<_>>().join(",")),
             });
         };
-        let is_ready = site.ask(keys, "/readyz").await.is_ok_and(|(status, _)| status == 200);
+        let is_ready = site.ask(keys, "/readyz").await.is_ok_and(|(status, ..)| status == 200);
         Ok(if is_ready {
             Closed {
                 subject: address.to_string(),

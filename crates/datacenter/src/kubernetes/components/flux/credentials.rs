@@ -130,3 +130,86 @@ fn app(part: &dyn Fn(&str) -> String, name: &str) -> Result<Credential, Unfit> {
     }
     Ok(Credential::App { id, key, installation })
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde_json::json;
+
+    use super::*;
+
+    /// What the controller makes of these parts: who is shown, or the reason and the text.
+    fn told(url: &str, provider: &str, parts: &[(&str, &str)]) -> Result<&'static str, Unfit> {
+        let repository = json!({
+            "metadata": {"namespace": "flux-system"}, "spec": {"provider": provider, "secretRef": {"name": "auth"}},
+        });
+        let data: serde_json::Map<String, Value> =
+            parts.iter().map(|(name, part)| ((*name).to_owned(), STANDARD.encode(part).into())).collect();
+        let secret = json!({ "data": data });
+        credential(&repository, url, Some(&secret)).map(|credential| match credential {
+            Credential::None => "nobody",
+            Credential::Token(_) => "token",
+            Credential::Key { .. } => "key",
+            Credential::App { .. } => "app",
+        })
+    }
+
+    const HTTPS: &str = "https://git.example/r.git";
+    const SSH: &str = "ssh://git@git.example/r.git";
+    const KEY: &str = "-----BEGIN RSA PRIVATE KEY-----";
+
+    #[test]
+    fn the_scheme_says_which_parts_count() {
+        assert_eq!(told(HTTPS, "", &[("username", "u"), ("password", "p")]), Ok("token"));
+        assert_eq!(told(HTTPS, "generic", &[("bearerToken", "t"), ("password", "p")]), Ok("token"));
+        assert_eq!(
+            told(HTTPS, "", &[("identity", "k"), ("ca.crt", "c")]),
+            Ok("nobody"),
+            "what it does not know it leaves"
+        );
+        assert_eq!(told(SSH, "", &[("identity", "k"), ("known_hosts", "h")]), Ok("key"));
+        let app = [("githubAppID", "1"), ("githubAppPrivateKey", KEY), ("githubAppInstallationID", "2")];
+        assert_eq!(told(HTTPS, "github", &app), Ok("app"));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_as_flux_tells_it() {
+        let auth = |why: &str| Err(("AuthenticationFailed", why.to_owned()));
+        let options = |why: &str| auth(&format!("failed to configure authentication options: {why}"));
+        assert_eq!(
+            told(HTTPS, "", &[("password", "p")]),
+            options("invalid 'https' auth option: 'password' requires 'username' to be set")
+        );
+        assert_eq!(told(SSH, "", &[]), options("invalid 'ssh' auth option: 'identity' is required"));
+        assert_eq!(
+            told(SSH, "", &[("identity", "k")]),
+            options("invalid 'ssh' auth option: 'known_hosts' is required")
+        );
+        let locked = [("identity", "-----BEGIN ENCRYPTED PRIVATE KEY-----"), ("known_hosts", "h")];
+        assert_eq!(
+            told(SSH, "", &locked),
+            auth("SSH identity key is encrypted but no 'password' field was provided in the secret 'flux-system/auth'")
+        );
+    }
+
+    #[test]
+    fn an_app_has_a_provider_and_a_provider_an_app() {
+        let unfit = |why: &str| Err(("InvalidProviderConfiguration", why.to_owned()));
+        let missing = "secretRef with github app data must be specified when provider is set to github";
+        assert_eq!(told(HTTPS, "github", &[("username", "u"), ("password", "p")]), unfit(missing));
+        let other = "secretRef 'flux-system/auth' has github app data but provider is not set to github";
+        assert_eq!(told(HTTPS, "", &[("githubAppID", "1")]), unfit(other));
+        let app = |id: &str, key: &str, more: &[(&str, &str)]| {
+            let parts = [&[("githubAppID", id), ("githubAppPrivateKey", key)], more].concat();
+            told(HTTPS, "github", &parts).unwrap_err().1
+        };
+        let one = [("githubAppInstallationID", "2")];
+        let both = [("githubAppInstallationID", "2"), ("githubAppInstallationOwner", "o")];
+        assert!(app("1", KEY, &[]).contains("must contain exactly one of"));
+        assert!(app("1", KEY, &both).contains("must contain exactly one of"));
+        assert!(app("x", KEY, &one).contains("app ID must be provided"));
+        assert!(app("1", "x", &one).contains("could not parse private key"));
+        assert!(app("1", "", &one).contains("key 'githubAppPrivateKey' not found"));
+    }
+}

@@ -160,8 +160,7 @@ impl Kube {
     /// The pod that runs the instances of a node, which nobody may evict unless the node takes no pods any more.
     fn make_instance_manager(&mut self, node: &str) {
         let name = instance_manager(node);
-        let is_closed =
-            |it: Arc<Value>| value::at(&it, "spec.unschedulable") == Some(&Value::Bool(true));
+        let is_closed = |it: Arc<Value>| value::at(&it, "spec.unschedulable") == Some(&Value::Bool(true));
         if self.get("nodes", "", node).is_none_or(is_closed) {
             return self.dismiss_budget(node);
         }

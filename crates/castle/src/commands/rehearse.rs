@@ -1,0 +1,196 @@
+//! `castle rehearse`: your own file, in virtual time, in many worlds.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::doors::Doors;
+use crate::output::{Exit, Printer, table};
+use crate::rehearsal::{Broken, Rehearsed, Script, rehearse as try_worlds};
+use crate::stand::Trouble;
+
+/// How many worlds are tried at once.
+const AT_ONCE: usize = 2;
+
+/// Try a castle's file in worlds that are in memory: raise it, kill castle on the way, take it down, and hold castle to its promises
+///
+/// Nothing is asked of anybody, and nothing is written: hypervisor, nodes, cluster, vault and repository are simulated, all secrets
+/// have stand-ins, and time passes as fast as it can. Tells how long raising it will take, and whether castle keeps its promises
+/// with this file (docs/rehearse.md).
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  castle rehearse --worlds 100\n  castle rehearse --seed 17 --worlds 1 -v")]
+pub(crate) struct RehearseArgs {
+    /// A castle.yaml, or the folder it is in
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// How many worlds
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    worlds: u64,
+    /// The seed of the first world; the others have the next ones
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=u64::from(u32::MAX)))]
+    seed: u64,
+    /// What Flux follows: this folder, as the root of the repository
+    #[arg(long, value_name = "FOLDER")]
+    tree: Option<PathBuf>,
+    /// The folder or archive that manifests of components come from; CASTLE_MIRROR names one, too
+    #[arg(long, value_name = "MIRROR")]
+    mirror: Option<PathBuf>,
+}
+
+pub(crate) async fn rehearse(args: &RehearseArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let named = doors.variables.filled("CASTLE_MIRROR").map(PathBuf::from);
+    let mirror = args.mirror.clone().or(named);
+    let props = crate::rehearsal::Props { tree: args.tree.as_deref(), mirror: mirror.as_deref() };
+    let script = Script::of(doors, &args.path, props).await.map_err(Trouble::Invalid)?;
+    let script = Arc::new(script);
+    let seeds: Vec<u64> = (args.seed..args.seed + args.worlds).collect();
+    let at_once = std::thread::available_parallelism().map_or(1, |count| count.get().min(AT_ONCE));
+    let mut worlds = Vec::new();
+    for seeds in seeds.chunks(at_once) {
+        for rehearsed in try_worlds(&script, seeds).map_err(|error| Trouble::Failed(error.to_string()))? {
+            tell(&rehearsed, args, printer);
+            worlds.push(Summary::of(&rehearsed));
+        }
+    }
+    Ok(conclude(&script, args, &worlds, printer))
+}
+
+/// What is kept of a world until the end.
+struct Summary {
+    seed: u64,
+    api: Option<Duration>,
+    handover: Option<Duration>,
+    whole: Option<Duration>,
+    kills: usize,
+    effects: u64,
+    broken: Vec<Broken>,
+}
+
+impl Summary {
+    fn of(rehearsed: &Rehearsed) -> Self {
+        let Rehearsed { seed, times, kills, effects, broken, .. } = rehearsed;
+        Self {
+            seed: *seed,
+            api: times.api,
+            handover: times.handover,
+            whole: times.whole,
+            kills: kills.len(),
+            effects: *effects,
+            broken: broken.clone(),
+        }
+    }
+}
+
+fn seconds(time: Option<Duration>) -> Value {
+    time.map_or(Value::Null, |time| time.as_secs_f64().into())
+}
+
+fn replay(seed: u64, args: &RehearseArgs) -> String {
+    let tree = args.tree.as_ref().map_or_else(String::new, |tree| format!(" --tree {}", tree.display()));
+    let mirror = args.mirror.as_ref().map_or_else(String::new, |mirror| format!(" --mirror {}", mirror.display()));
+    format!("castle rehearse {} --seed {seed} --worlds 1 -v{tree}{mirror}", args.path.display())
+}
+
+fn objects(broken: &[Broken], seed: u64, args: &RehearseArgs) -> Vec<Value> {
+    let object = |one: &Broken| {
+        json!({"seed": seed, "promise": one.promise, "when": one.when, "expected": one.expected, "seen": one.seen,
+            "replay": replay(seed, args)})
+    };
+    broken.iter().map(object).collect()
+}
+
+/// Tells of one world.
+fn tell(rehearsed: &Rehearsed, args: &RehearseArgs, printer: &mut Printer) {
+    let Rehearsed { seed, times, kills, effects, broken, story } = rehearsed;
+    let result = if broken.is_empty() { "held" } else { "broken" };
+    printer.event(&json!({
+        "event": "world", "seed": seed, "result": result, "api_seconds": seconds(times.api),
+        "handover_seconds": seconds(times.handover), "seconds": seconds(times.whole), "kills": kills, "effects": effects,
+        "broken": objects(broken, *seed, args),
+    }));
+    if printer.is_verbose() {
+        printer.say(story.trim_start());
+    }
+    let whole = times.whole.map_or_else(|| "did not stand".to_owned(), |whole| format!("stood after {}", clock(whole)));
+    printer.say(&format!("world {seed}: {whole}; killed: {}; {result}", kills.join(", ")));
+    for one in broken {
+        printer.complain_to_people(&format!(
+            "\u{1b}[1;31mbroken\u{1b}[0m: promise {} ({}), {}\n  expected: {}\n  seen: {}\n  next: {}",
+            one.promise,
+            promise(one.promise),
+            one.when,
+            one.expected,
+            one.seen,
+            replay(*seed, args)
+        ));
+    }
+}
+
+/// A promise in a few words.
+fn promise(number: u8) -> &'static str {
+    match number {
+        1 => "kill -9, then up: the same castle",
+        2 => "nothing of others is changed",
+        3 => "up after up changes nothing; the state can be rebuilt",
+        4 => "down leaves nothing",
+        _ => "no secret shows",
+    }
+}
+
+/// A time as people read it: minutes and seconds.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round() as u64;
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+/// The value that so many per cent of all do not exceed.
+fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied()
+}
+
+fn conclude(script: &Script, args: &RehearseArgs, worlds: &[Summary], printer: &mut Printer) -> Exit {
+    let mut rows = vec![["", "median", "95 of 100"].map(str::to_owned)];
+    let mut times = serde_json::Map::new();
+    let kinds: [(&str, &str, fn(&Summary) -> Option<Duration>); 3] = [
+        ("api", "the API answers", |world| world.api),
+        ("handover", "Flux has taken over", |world| world.handover),
+        ("whole", "all stands", |world| world.whole),
+    ];
+    for (name, words, of) in kinds {
+        let mut all: Vec<Duration> = worlds.iter().filter_map(of).collect();
+        all.sort_unstable();
+        if let (Some(middle), Some(late)) = (percentile(&all, 50), percentile(&all, 95)) {
+            rows.push([words.to_owned(), clock(middle), clock(late)]);
+            times.insert(name.to_owned(), json!({"p50": middle.as_secs_f64(), "p95": late.as_secs_f64()}));
+        }
+    }
+    let broken: Vec<&Summary> = worlds.iter().filter(|world| !world.broken.is_empty()).collect();
+    let kills: usize = worlds.iter().map(|world| world.kills).sum();
+    let effects: u64 = worlds.iter().map(|world| world.effects).sum();
+    let name = script.castle.castle.as_str();
+    if rows.len() > 1 {
+        printer.say(&format!("\n{}", table(&rows)));
+    }
+    let held = worlds.len() - broken.len();
+    printer.say(&format!(
+        "\n{name} in {} worlds: castle kept its promises in {held} of them; killed {kills} times, {effects} effects.",
+        worlds.len()
+    ));
+    if broken.is_empty() {
+        printer.say(&format!("Not rehearsed: {}.", script.left_out.join("; ")));
+    } else {
+        let seeds: Vec<String> = broken.iter().map(|world| world.seed.to_string()).collect();
+        printer.complain_to_people(&format!("Promises were broken in the worlds {}.", seeds.join(", ")));
+    }
+    let all: Vec<Value> = broken.iter().flat_map(|world| objects(&world.broken, world.seed, args)).collect();
+    let (result, exit) = if broken.is_empty() { ("held", Exit::Done) } else { ("broken", Exit::Failed) };
+    printer.result(&json!({
+        "verb": "rehearse", "castle": name, "result": result, "worlds": worlds.len(), "first_seed": args.seed,
+        "kills": kills, "effects": effects, "times": times, "broken": all, "not_rehearsed": script.left_out,
+    }));
+    exit
+}

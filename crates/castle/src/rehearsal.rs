@@ -1,0 +1,31 @@
+//! A castle's own file tried in worlds that are in memory and in virtual time: the same verbs, through doors that lead nowhere else.
+//!
+//! - [`Script`] is what is rehearsed: the file and what belongs to it, read once, with stand-ins for all secrets.
+//! - [`Life`] is one world in which verbs are run, and killed.
+//! - [`rehearse`] is what is done in each world, and holds castle to its promises.
+
+mod blueprint;
+mod life;
+mod promises;
+mod script;
+mod standins;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub(crate) use promises::Broken;
+pub(crate) use script::{Props, Script};
+pub(crate) use world::{Rehearsed, rehearse};
+
+use castle_spec::Castle;
+use castle_spec::model::StateStore;
+
+/// A castle as it can stand in a room: what it remembers stays there, too, for whoever is there; and its image is not the real one, so
+/// that it has another checksum.
+pub(crate) fn fitted(mut castle: Castle) -> Castle {
+    castle.state.value.store.value = StateStore::Directory(());
+    castle.state.value.recipients = None;
+    castle.talos.value.image.value.sha256 = None;
+    castle
+}

@@ -1,0 +1,241 @@
+//! One world: a datacenter, a disk and a clock of its own, in which verbs are run as on a command line, and killed.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use castle_datacenter::blueprint::Placed;
+use castle_datacenter::{Datacenter, EMBEDDED_GIT};
+use castle_rehearsal::{Chance, Loss, ModelDisk, Moment, Pulse, VirtualClock};
+use castle_seams::{BoxFuture, ByteStream, Clock, Dial, DialError, Entropy, KeyMint, Signal, Signals, Target};
+use clap::Parser;
+use futures_util::future::{Either, select};
+use tokio::sync::Notify;
+
+use super::script::Script;
+use super::tally::{IsMeant, Tally};
+use crate::cli::Cli;
+use crate::commands::perform;
+use crate::doors::{Around, Doors, Room, Variables};
+use crate::embedded::{self, Serving};
+use crate::output::{Exit, Printed, Printer};
+
+/// A fingerprint that no certificate has: TLS is not spoken in a room.
+const NOBODY: &str = "00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00";
+
+/// A world in which castle lives. Everything of it is reached through `&self`, so that others can do something meanwhile.
+pub(crate) struct Life {
+    pub(crate) script: Arc<Script>,
+    /// Where interventions are made.
+    pub(crate) datacenter: Datacenter,
+    /// Who sees every request.
+    pub(crate) tally: Arc<Tally>,
+    clock: VirtualClock,
+    disk: Arc<Mutex<ModelDisk>>,
+    entropy: Arc<dyn Entropy>,
+    mint: Arc<dyn KeyMint>,
+    hand: Arc<Hand>,
+}
+
+/// How a verb ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// Nothing if it was killed.
+    pub(crate) exit: Option<Exit>,
+    pub(crate) printed: Printed,
+    /// How many effects it had: on the disk, at the hypervisor, the nodes, the cluster and the vault.
+    pub(crate) effects: u64,
+}
+
+/// Where a verb is killed, as by `kill -9`: nothing of it happens any more.
+pub(crate) struct Kill {
+    pub(crate) at: At,
+    pub(crate) moment: Moment,
+    /// What the disk loses.
+    pub(crate) loss: Loss,
+}
+
+/// At which effect.
+pub(crate) enum At {
+    /// The one of this number, counted from zero.
+    Beat(u64),
+    /// The first request for a change that is meant: `POST /nodes/pve/qemu/421/status/start`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "rehearsals draw a number; tests know which change they mean"))]
+    Change(IsMeant),
+}
+
+/// The operator's hand.
+#[derive(Debug, Default)]
+struct Hand(Notify);
+
+impl Signals for Hand {
+    fn next(&self) -> BoxFuture<'_, Signal> {
+        Box::pin(async {
+            self.0.notified().await;
+            Signal::Interrupt
+        })
+    }
+}
+
+/// The way into the datacenter, by the names that a castle's file has for it.
+struct Ways {
+    inner: Arc<dyn Dial>,
+    ways: Vec<((String, u16), (String, u16))>,
+}
+
+impl Dial for Ways {
+    fn dial<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn ByteStream>, DialError>> {
+        let is_meant = |(host, port): &(String, u16)| *host == target.host && *port == target.port;
+        let way = self.ways.iter().find(|(outside, _)| is_meant(outside));
+        let Some((_, (host, port))) = way else { return self.inner.dial(target) };
+        let inside = Target::new(host, *port);
+        Box::pin(async move { self.inner.dial(&inside).await })
+    }
+}
+
+impl Life {
+    /// A world that begins now, of this seed.
+    pub(crate) fn begin(script: &Arc<Script>, seed: u64, clock: &VirtualClock) -> Self {
+        let blueprint = script.blueprint.clone().with_seed(seed);
+        let datacenter = Datacenter::new(blueprint, Arc::new(*clock));
+        let disk = ModelDisk::default();
+        for (path, bytes) in &script.files {
+            disk.tamper(path, bytes.clone());
+        }
+        if let Some(vault) = &script.vault {
+            for (name, value) in &script.vaulted {
+                let placed = Placed::new(&vault.environment, &vault.folder, name, value);
+                datacenter.place_secret(&vault.host, &vault.project, placed);
+            }
+        }
+        if let Some(repository) = &script.repository {
+            datacenter.add_repository(&repository.url, repository.token);
+            datacenter.push(&repository.url, &repository.branch, &repository.files, "a commit");
+        }
+        let tally = Arc::new(Tally::new(script.needles.clone()));
+        datacenter.watch(tally.clone());
+        let life = Self {
+            datacenter,
+            tally,
+            clock: *clock,
+            disk: Arc::new(Mutex::new(disk)),
+            entropy: Arc::new(Chance::new(seed)),
+            mint: Arc::new(script.stock.mint()),
+            hand: Arc::default(),
+            script: script.clone(),
+        };
+        life.follow();
+        life
+    }
+
+    /// Lets the datacenter serve the folder that castle announces.
+    fn follow(&self) {
+        let (disk, variables) = (self.disk.clone(), Variables::These(self.script.variables.clone()));
+        let files = move |name: &str| {
+            let disk = disk.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let doors = Doors { disk: Arc::new(disk), variables: variables.clone(), ..Doors::system() };
+            embedded::followed(&doors, name)
+        };
+        self.datacenter.follow_repositories(EMBEDDED_GIT, Arc::new(files));
+    }
+
+    /// The disk of the machine that castle runs on.
+    pub(crate) fn disk(&self) -> ModelDisk {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The time of this world.
+    #[cfg_attr(not(test), expect(dead_code, reason = "whoever intervenes at a time is a test"))]
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &self.clock
+    }
+
+    /// Presses Ctrl-C.
+    #[cfg_attr(not(test), expect(dead_code, reason = "rehearsals kill"))]
+    pub(crate) fn interrupt(&self) {
+        self.hand.0.notify_one();
+    }
+
+    /// The doors of a process on that machine.
+    pub(crate) fn doors(&self) -> Doors {
+        let address = |last: u8, port: u16| ([127, 0, 0, last], port).into();
+        let serving = Serving {
+            address: address(1, 8006),
+            fingerprint: NOBODY.to_owned(),
+            process: 0,
+            hosts: self.script.blueprint.hosts.iter().map(|host| host.name.clone()).collect(),
+            speed: 1,
+            vault: address(2, 443),
+            vault_fingerprint: NOBODY.to_owned(),
+            git: address(3, 443),
+            git_fingerprint: NOBODY.to_owned(),
+        };
+        let dial = Ways { inner: self.datacenter.dial(), ways: self.script.ways() };
+        let room = Room { dial: Arc::new(dial), signals: self.hand.clone(), serving: Some(serving) };
+        Doors {
+            disk: Arc::new(self.disk()),
+            clock: Arc::new(self.clock),
+            entropy: self.entropy.clone(),
+            mint: self.mint.clone(),
+            variables: Variables::These(self.script.variables.clone()),
+            around: Around::Room(Arc::new(room)),
+        }
+    }
+
+    /// Runs a verb on the castle: `["down", "--yes"]`.
+    pub(crate) async fn run(&self, words: &[&str]) -> Told {
+        self.live(words, &Pulse::new(), None).await
+    }
+
+    /// Runs a verb until it is killed, or to its end if it does not come to that.
+    pub(crate) async fn run_killed(&self, words: &[&str], kill: Kill) -> Told {
+        let Kill { at, moment, loss } = kill;
+        let (pulse, meant) = match at {
+            At::Beat(beat) => (Pulse::killed_at(beat, moment), None),
+            At::Change(is_meant) => (Pulse::new(), Some((is_meant, moment))),
+        };
+        let told = self.live(words, &pulse, meant).await;
+        if told.exit.is_none() {
+            let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+            *disk = disk.after_crash(loss, &Pulse::new());
+        }
+        told
+    }
+
+    async fn live(&self, words: &[&str], pulse: &Pulse, kill: Option<(IsMeant, Moment)>) -> Told {
+        let mut printer = Printer::into_memory();
+        {
+            let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+            *disk = disk.after_crash(Loss::None, pulse);
+        }
+        self.tally.begin(pulse, kill);
+        let folder = self.script.file.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
+        let mirror = self.script.mirror.as_ref().map(|mirror| mirror.to_string_lossy().into_owned());
+        let takes_mirror = ["up", "plan", "status", "drift", "rebirth"];
+        let mirror = mirror.filter(|_| words.first().is_some_and(|verb| takes_mirror.contains(verb)));
+        let mut all: Vec<&str> = ["castle"].into_iter().chain(words.iter().copied()).chain([folder.as_str()]).collect();
+        all.extend(mirror.iter().flat_map(|mirror| ["--mirror", mirror.as_str()]));
+        let doors = self.doors();
+        let exit = match Cli::try_parse_from(all) {
+            Err(error) => {
+                printer.complain(&error.to_string());
+                Some(Exit::Invalid)
+            }
+            Ok(cli) => {
+                let work = Box::pin(perform(&cli.command, &doors, &mut printer));
+                let death = Box::pin(pulse.death());
+                match select(death, work).await {
+                    Either::Left(_) => None,
+                    Either::Right((exit, _)) => Some(exit),
+                }
+            }
+        };
+        Told { exit, printed: printer.printed(), effects: pulse.beats() }
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // The datacenter holds whoever watches it, and connections hold the datacenter.
+        self.datacenter.unwatch();
+    }
+}

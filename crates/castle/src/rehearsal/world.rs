@@ -1,0 +1,292 @@
+//! What is done in each world, and how castle is held to its promises there.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+use std::sync::Arc;
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use castle_engine::{Outcome, StepId, What};
+use castle_layers::{cluster, gitops};
+use castle_rehearsal::{Chance, Loss, Moment, VirtualClock, in_virtual_time};
+use serde_json::Value;
+
+use super::life::{At, Kill, Life, Told};
+use super::promises::{Broken, Others, Picture, ended, forget, shown};
+use super::script::Script;
+use crate::issuing::bundle;
+use crate::keeping::Kept;
+
+/// As much as the thread has that a process begins with.
+const STACK: usize = 8 << 20;
+/// One kill in so many is followed by another, while castle recovers.
+const AGAIN: u64 = 3;
+
+/// How long it took until something was reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// The API answers.
+    pub(crate) api: Option<Duration>,
+    /// Flux has applied the newest commit.
+    pub(crate) handover: Option<Duration>,
+    /// All is as the file says.
+    pub(crate) whole: Option<Duration>,
+}
+
+/// What became of one world.
+#[derive(Debug)]
+pub(crate) struct Rehearsed {
+    pub(crate) seed: u64,
+    pub(crate) times: Times,
+    /// Where castle was killed: `up before effect 17 of 210`.
+    pub(crate) kills: Vec<String>,
+    /// How many effects raising it took.
+    pub(crate) effects: u64,
+    pub(crate) broken: Vec<Broken>,
+    /// Everything that was said.
+    pub(crate) story: String,
+}
+
+/// Worlds of these seeds, at the same time, each of them two lives: one undisturbed, one in which castle is killed.
+///
+/// # Errors
+///
+/// If the machine has no room for them, or castle itself fails.
+pub(crate) fn rehearse(script: &Arc<Script>, seeds: &[u64]) -> io::Result<Vec<Rehearsed>> {
+    meddled(script, seeds, &|_| ())
+}
+
+/// The same, where `meddle` may do something to each world at its beginning.
+pub(super) fn meddled(
+    script: &Arc<Script>,
+    seeds: &[u64],
+    meddle: &(dyn Fn(&Life) + Sync),
+) -> io::Result<Vec<Rehearsed>> {
+    std::thread::scope(|scope| {
+        let begin = |&seed: &u64| beside(scope, move || in_two_worlds(script, seed, meddle));
+        let begun: Vec<_> = seeds.iter().map(begin).collect::<io::Result<_>>()?;
+        let ended = begun.into_iter().zip(seeds).map(|(world, seed)| {
+            let failed = |_| Err(io::Error::other(format!("castle itself failed in the world of seed {seed}")));
+            world.join().unwrap_or_else(failed)
+        });
+        ended.collect()
+    })
+}
+
+/// A thread that has room for a verb, which may be on one that has no time of its own.
+fn beside<'s, T: Send + 's>(
+    scope: &'s Scope<'s, '_>,
+    work: impl FnOnce() -> T + Send + 's,
+) -> io::Result<ScopedJoinHandle<'s, T>> {
+    std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work)
+}
+
+fn in_two_worlds(script: &Arc<Script>, seed: u64, meddle: &dyn Fn(&Life)) -> io::Result<Rehearsed> {
+    let rehearsed = Rehearsed {
+        seed,
+        times: Times::default(),
+        kills: Vec::new(),
+        effects: 0,
+        broken: Vec::new(),
+        story: String::new(),
+    };
+    let mut world = World { rehearsed, raised: Picture::default(), beats: (0, 0), told: String::new() };
+    let undisturbed = in_virtual_time(async |clock| {
+        let life = world.begin(script, clock, meddle);
+        world.undisturbed(&life).await
+    })?;
+    let is_raised = world.beats.0 > 0;
+    world.rehearsed.broken.extend(undisturbed.err());
+    if is_raised {
+        let killed = in_virtual_time(async |clock| {
+            let life = world.begin(script, clock, meddle);
+            world.killed(&life).await
+        })?;
+        world.rehearsed.broken.extend(killed.err());
+    }
+    Ok(world.rehearsed)
+}
+
+struct World {
+    rehearsed: Rehearsed,
+    /// The castle as it is raised undisturbed.
+    raised: Picture,
+    /// How many effects raising it and taking it down had then.
+    beats: (u64, u64),
+    /// What was said in this life.
+    told: String,
+}
+
+impl World {
+    fn begin(&mut self, script: &Arc<Script>, clock: &VirtualClock, meddle: &dyn Fn(&Life)) -> Life {
+        let life = Life::begin(script, self.rehearsed.seed, clock);
+        meddle(&life);
+        self.told.clear();
+        life
+    }
+
+    async fn run(&mut self, life: &Life, words: &[&str], kill: Option<Kill>) -> Told {
+        let told = match kill {
+            None => life.run(words).await,
+            Some(kill) => life.run_killed(words, kill).await,
+        };
+        let ending = if told.exit.is_none() { "killed\n" } else { "" };
+        let _ = write!(self.rehearsed.story, "\n$ castle {}\n{}{ending}", words.join(" "), told.printed.text);
+        self.told += &told.printed.text;
+        told
+    }
+
+    /// Raised, raised again, planned, forgotten, adopted, taken down, taken down again.
+    async fn undisturbed(&mut self, life: &Life) -> Result<(), Broken> {
+        let others = Others::of(life);
+        let up = self.run(life, &["up"], None).await;
+        ended(1, "up, undisturbed", &up, &["raised"])?;
+        self.rehearsed.times = times(&life.script, &up);
+        (self.rehearsed.effects, self.raised) = (up.effects, Picture::of(&life.datacenter));
+        self.beats.0 = up.effects;
+        life.tally.changes();
+        self.idle(life, &["up"], "up after up", "unchanged").await?;
+        self.idle(life, &["plan", "--exit-code"], "plan after up", "unchanged").await?;
+        let needles = needles(life).await;
+        if is_recoverable(&life.script) {
+            let before = records(life).await;
+            forget(life);
+            self.idle(life, &["adopt"], "adopt after the state was lost", "adopted").await?;
+            self.idle(life, &["up"], "up after adopt", "unchanged").await?;
+            let after = records(life).await;
+            let differing: Vec<String> =
+                before.keys().filter(|layer| before.get(*layer) != after.get(*layer)).cloned().collect();
+            if !differing.is_empty() {
+                let expected = "the state is rebuilt as it was";
+                return Err(Broken::new(3, "adopt after the state was lost", expected, &differing));
+            }
+        }
+        self.kept(life, &others, &needles, "while it stood")?;
+        let down = self.run(life, &["down", "--yes"], None).await;
+        self.beats.1 = down.effects;
+        ended(4, "down", &down, &["gone"])?;
+        self.gone(life, &others, "down")?;
+        life.tally.changes();
+        self.idle(life, &["down", "--yes"], "down after down", "gone").await?;
+        self.kept(life, &others, &needles, "after it was taken down")
+    }
+
+    /// Raised and taken down, killed on the way.
+    async fn killed(&mut self, life: &Life) -> Result<(), Broken> {
+        let others = Others::of(life);
+        let chance = Chance::new(self.rehearsed.seed ^ 0x6b69_6c6c);
+        self.kill(life, &["up"], self.beats.0, &chance).await;
+        let up = self.run(life, &["up"], None).await;
+        ended(1, "up after kill -9", &up, &["raised", "unchanged"])?;
+        let differences = Picture::of(&life.datacenter).against(&self.raised);
+        if !differences.is_empty() {
+            return Err(Broken::new(1, "up after kill -9", "the same castle as undisturbed", &differences));
+        }
+        let needles = needles(life).await;
+        self.kept(life, &others, &needles, "after kill -9 and up")?;
+        self.kill(life, &["down", "--yes"], self.beats.1, &chance).await;
+        let down = self.run(life, &["down", "--yes"], None).await;
+        ended(4, "down after kill -9", &down, &["gone"])?;
+        self.gone(life, &others, "down after kill -9")?;
+        self.kept(life, &others, &needles, "after kill -9 and down")
+    }
+
+    /// Kills a verb at a drawn effect, and sometimes once more while it recovers.
+    async fn kill(&mut self, life: &Life, words: &[&str], beats: u64, chance: &Chance) {
+        loop {
+            let beat = chance.below(beats);
+            let moment = if chance.below(2) == 0 { Moment::Before } else { Moment::After };
+            let loss = if chance.below(2) == 0 { Loss::None } else { Loss::PowerCut(chance.draw()) };
+            let told = self.run(life, words, Some(Kill { at: At::Beat(beat), moment, loss })).await;
+            if told.exit.is_some() {
+                return;
+            }
+            let side = if moment == Moment::Before { "before" } else { "after" };
+            let power = if loss == Loss::None { "" } else { ", and the power went" };
+            self.rehearsed.kills.push(format!("{} {side} effect {} of {beats}{power}", words[0], beat + 1));
+            if chance.below(AGAIN) != 0 {
+                return;
+            }
+        }
+    }
+
+    /// Holds that a verb ends like this and asks nobody for a change.
+    async fn idle(&mut self, life: &Life, words: &[&str], when: &str, result: &str) -> Result<(), Broken> {
+        let promise = if words[0] == "down" { 4 } else { 3 };
+        let told = self.run(life, words, None).await;
+        ended(promise, when, &told, &[result])?;
+        let changes = life.tally.changes();
+        if changes.is_empty() { Ok(()) } else { Err(Broken::new(promise, when, "nothing is changed", &changes)) }
+    }
+
+    /// Holds what is to hold at any time: others are as they were, and no secret shows.
+    fn kept(&self, life: &Life, others: &Others, needles: &[(String, String)], when: &str) -> Result<(), Broken> {
+        let touched = others.touched(life);
+        if !touched.is_empty() {
+            return Err(Broken::new(2, when, "nothing of others is changed", &touched));
+        }
+        let shown = shown(life, needles, &self.told);
+        if !shown.is_empty() {
+            return Err(Broken::new(5, when, "no secret shows", &shown));
+        }
+        Ok(())
+    }
+
+    fn gone(&self, life: &Life, others: &Others, when: &str) -> Result<(), Broken> {
+        let left = others.left(life);
+        if left.is_empty() { Ok(()) } else { Err(Broken::new(4, when, "nothing of the castle is left", &left)) }
+    }
+}
+
+/// Whether a lost state can be rebuilt: the secrets of the cluster are kept elsewhere, too.
+pub(crate) fn is_recoverable(script: &Script) -> bool {
+    script.castle.secrets.is_some() || script.castle.talos.bundle.is_some()
+}
+
+fn times(script: &Script, up: &Told) -> Times {
+    let passed = |gate: &StepId| {
+        up.printed.events.iter().find_map(|event| match &event.what {
+            What::StepEnded { step, outcome: Outcome::Done { .. } } if step == gate => Some(event.at),
+            _ => None,
+        })
+    };
+    let cluster = cluster::gates(&script.castle, &script.nodes);
+    let api = cluster.iter().find(|(gate, _)| &*gate.kind == "api").and_then(|(gate, _)| passed(gate));
+    let handover = gitops::gates(&script.castle);
+    Times {
+        api,
+        handover: handover.first().and_then(|(gate, _)| passed(gate)),
+        whole: up.printed.result["seconds"].as_f64().map(Duration::from_secs_f64),
+    }
+}
+
+/// What must not show anywhere: what castle was given, and what it has made.
+async fn needles(life: &Life) -> Vec<(String, String)> {
+    let mut needles = life.script.needles.clone();
+    let Ok(kept) = Kept::open(&life.doors(), &life.script.file) else { return needles };
+    let Ok(bundle) = bundle(&kept).await else { return needles };
+    let names = ["key", "token", "secret", "secretboxencryptionsecret", "bootstraptoken"];
+    for line in bundle.save().expose().lines() {
+        let Some((name, value)) = line.split_once(": ") else { continue };
+        let (name, value) = (name.trim().trim_start_matches("- "), value.trim().trim_matches('"'));
+        if names.contains(&name.to_lowercase().as_str()) && value.len() >= 16 {
+            needles.push((format!("{name} of the Talos bundle"), value.to_owned()));
+        }
+    }
+    needles
+}
+
+/// What the state says of each layer.
+async fn records(life: &Life) -> BTreeMap<String, Value> {
+    let mut records = BTreeMap::new();
+    let Ok(kept) = Kept::open(&life.doors(), &life.script.file) else { return records };
+    let Ok(Some(castle)) = kept.castle_id().await else { return records };
+    let Ok(mut state) = kept.state(castle) else { return records };
+    for layer in [castle_layers::secrets::layer(), castle_layers::platform::layer()] {
+        if let Ok(Some(record)) = state.latest(&layer).await {
+            records.insert(layer.to_string(), record.payload);
+        }
+    }
+    records
+}
