@@ -40,7 +40,7 @@ impl Foreign<'_> {
             );
             return Ok(self.refuse(&sight, &[lost.next(SECRETS)], printer));
         };
-        let strangers = foreign::strangers(&stand.wire(LOOKING), &keys, &kept.nodes).await;
+        let strangers = foreign::strangers(&stand.wire(LOOKING), &keys, &kept.nodes, &sight.candidates).await;
         if !strangers.is_empty() {
             return Ok(self.refuse(&sight, &strangers, printer));
         }
@@ -107,7 +107,7 @@ impl Foreign<'_> {
 /// What stands where the nodes should be, and how it differs from the file.
 fn show(sight: &Sight, printer: &mut Printer) {
     for candidate in &sight.candidates {
-        let Candidate { vmid, name, host, is_marked, differences } = candidate;
+        let Candidate { vmid, name, host, is_marked, differences, .. } = candidate;
         let marked = if *is_marked { ", marked already" } else { "" };
         if differences.is_empty() {
             printer.say(&format!("VM {vmid} ({name}) on {host}{marked}: as the file says"));
@@ -133,7 +133,7 @@ fn shortened(text: &str) -> String {
 }
 
 fn object(candidate: &Candidate) -> Value {
-    let Candidate { vmid, name, host, is_marked, differences } = candidate;
+    let Candidate { vmid, name, host, is_marked, differences, .. } = candidate;
     let differences: Vec<Value> = differences
         .iter()
         .map(|(difference, impact)| json!({"field": difference.field, "is": difference.is, "wanted": difference.wanted, "impact": impact.word()}))

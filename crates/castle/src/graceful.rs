@@ -16,11 +16,18 @@ use crate::stand::{Bounds, Identity, REACHING, Stand, Trouble};
 
 /// The part of the time that the cluster has; the rest is for its machines.
 const CLUSTER: (u32, u32) = (3, 4);
-/// What may be under way when a wait has run out.
-const SLACK: Duration = Duration::from_secs(5);
-/// The least and the most that a machine is given to go down.
-const LEAST: Duration = Duration::from_secs(5);
+/// The part of each share that is waited in; the rest is for what is under way when a wait has run out.
+const WAITING: (u32, u32) = (9, 10);
+/// The most that a machine is given to go down.
 const MOST: Duration = Duration::from_secs(60);
+
+const LATE: &str = "was not done in time";
+const MORE: &str = "another time: castle down --graceful --within 15m";
+
+/// How long to wait of this share.
+fn waiting(share: Duration) -> Duration {
+    share * WAITING.0 / WAITING.1
+}
 
 /// How a castle came to rest.
 #[derive(Default)]
@@ -63,7 +70,7 @@ impl Rest<'_> {
         }
         let share = self.within * CLUSTER.0 / CLUSTER.1;
         match self.way().await {
-            Ok(way) => self.drive(graceful::quiet(way, share), share + SLACK, &mut calm, printer).await?,
+            Ok(way) => self.drive(graceful::quiet(way, waiting(share)), share, &mut calm, printer).await?,
             Err(trouble) => calm.left.push(Undone {
                 what: "the cluster".to_owned(),
                 why: trouble.told().to_owned(),
@@ -81,9 +88,16 @@ impl Rest<'_> {
                 continue;
             }
             let left = self.within.saturating_sub(clock.monotonic().saturating_sub(begun));
-            let each = (left / turns).clamp(LEAST, MOST);
+            let share = (left / turns).min(MOST);
+            // Whole seconds are what Proxmox takes.
+            let each = Duration::from_secs(waiting(share).as_secs());
+            if each.is_zero() {
+                let what = guests.iter().map(|guest| guest.name.as_str()).collect::<Vec<_>>().join(", ");
+                calm.left.push(Undone { what, why: LATE.to_owned(), next: MORE.to_owned() });
+                continue;
+            }
             let ground = self.stand.ground(&self.identity.castle, false);
-            self.drive(graceful::shut(&ground, &guests, each), each + SLACK, &mut calm, printer).await?;
+            self.drive(graceful::shut(&ground, &guests, each), share, &mut calm, printer).await?;
         }
         calm.took = clock.monotonic().saturating_sub(begun);
         Ok(calm)
@@ -133,7 +147,7 @@ impl Calm {
                     self.left.push(undone(format!("{subject}: {evidence}"), next.clone()));
                 }
                 Outcome::Remaining if !report.interrupted => {
-                    self.left.push(undone("was not done in time".to_owned(), "--within gives it more".to_owned()));
+                    self.left.push(undone(LATE.to_owned(), MORE.to_owned()));
                 }
                 _ => {}
             }

@@ -4,6 +4,8 @@
 //! - [`Life`] is one world in which verbs are run, and killed.
 //! - [`rehearse`] is what is done in each world, and holds castle to its promises.
 
+#[cfg(test)]
+mod bad_days;
 mod blueprint;
 mod life;
 mod promises;

@@ -313,7 +313,7 @@ impl Stand {
             referred: Arc::new(self.kept.referred().await.map_err(Trouble::Failed)?),
         };
         let formed = cluster::form(&mut graph, &plan, &keys);
-        let leaving = platform::leaving(ground, survey, nodes).await?;
+        let leaving = platform::leaving(ground, &self.site, survey, nodes).await?;
         platform::shrink(&mut graph, ground, design, &leaving, &formed.api);
         self.furnishing().await?.raise(&mut graph, (castle, nodes), &formed, &self.removal);
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))

@@ -112,6 +112,11 @@ impl Access {
         self.expired.insert(token.to_owned());
     }
 
+    /// Lets a token hold again.
+    pub(crate) fn renew(&mut self, token: &str) {
+        self.expired.remove(token);
+    }
+
     pub(crate) fn revoke(&mut self, who: &str, privilege: &str) {
         self.revoked.insert((who.to_owned(), privilege.to_owned()));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use castle_engine::{Fault, GraphBuilder, Place, StepId};
 use castle_proxmox::steps::{Candidate, Ground, MarkGuest, candidate};
 use castle_spec::{Castle, Node};
-use castle_talos::client::Presence;
+use castle_talos::client::{Contact, Presence, Refusal};
 use castle_talos::steps::{Keys, Whom, Wire};
 use futures_util::future::join_all;
 
@@ -47,35 +47,58 @@ fn wanted(site: &Site, castle: &Castle, node: &Node) -> castle_proxmox::steps::W
     site.wanted(castle, node, "")
 }
 
-/// Asks every node whether it is of the cluster with these secrets; tells of those that are not, or do not say.
-pub async fn strangers(wire: &Wire, keys: &Keys, nodes: &[Node]) -> Vec<Fault> {
-    let ask = async |node: &Node| {
+/// Asks at the address of every node who is there: a node of the cluster with these secrets, in the very guest that is meant, and called as the
+/// file calls it. Tells of those of whom that is not so, or who do not say.
+pub async fn strangers(wire: &Wire, keys: &Keys, nodes: &[Node], candidates: &[Candidate]) -> Vec<Fault> {
+    let ask = async |(node, candidate): (&Node, &Candidate)| {
         let whom = Whom { name: node.name.value.clone(), address: node.address.value };
-        let contact = match wire.contact(&whom, keys) {
-            Ok(contact) => contact,
-            Err(fault) => return Some(fault),
-        };
-        let (evidence, next) = match contact.probe().await {
-            Presence::Running(_) => return None,
-            Presence::Maintenance(_) => (
-                "waits for its first configuration, so it is in no cluster yet".to_owned(),
-                "give it one, or castle up for new machines".to_owned(),
-            ),
-            Presence::Stranger(refusal) => {
-                let told = format!("is not of the cluster whose secrets talos.bundle names ({})", refusal.sentence);
-                (told, SECRETS.to_owned())
-            }
-            Presence::Unreachable(refusal) => {
-                let next = format!("talosctl --nodes {} version", whom.address);
-                (
-                    format!("does not answer at {}, so nobody knows its cluster: {}", whom.address, refusal.sentence),
-                    next,
-                )
-            }
-        };
-        Some(Fault::guard(whom.name, evidence).next(next))
+        match wire.contact(&whom, keys) {
+            Ok(contact) => doubt(&contact, &whom, candidate).await,
+            Err(fault) => Some(fault),
+        }
     };
-    join_all(nodes.iter().map(ask)).await.into_iter().flatten().collect()
+    join_all(nodes.iter().zip(candidates).map(ask)).await.into_iter().flatten().collect()
+}
+
+/// Why whoever is at a node's address is not that node.
+async fn doubt(contact: &Contact, whom: &Whom, candidate: &Candidate) -> Option<Fault> {
+    let Whom { name, address } = whom;
+    let asking = |what: &str| format!("talosctl --nodes {address} {what}");
+    let silent = |refusal: Refusal| {
+        let evidence = format!("does not answer at {address}, so nobody knows its cluster: {}", refusal.sentence);
+        Some(Fault::guard(name, evidence).next(asking("version")))
+    };
+    match contact.probe().await {
+        Presence::Running(_) => {}
+        Presence::Maintenance(_) => {
+            let evidence = "waits for its first configuration, so it is in no cluster yet";
+            return Some(Fault::guard(name, evidence).next(asking("apply-config --insecure --file CONFIGURATION")));
+        }
+        Presence::Stranger(refusal) => {
+            let evidence = format!("is not of the cluster whose secrets talos.bundle names ({})", refusal.sentence);
+            return Some(Fault::guard(name, evidence).next(SECRETS));
+        }
+        Presence::Unreachable(refusal) => return silent(refusal),
+    }
+    let node = contact.running();
+    let (there, called) = match (node.hardware_addresses().await, node.hostname().await) {
+        (Ok(there), Ok(called)) => (there, called.unwrap_or_default()),
+        (Err(refusal), _) | (_, Err(refusal)) => return silent(refusal),
+    };
+    if !candidate.macs.iter().any(|mac| there.contains(mac)) {
+        let evidence = format!(
+            "another machine answers at {address}: it has the hardware addresses {}, and VM {} has {}",
+            there.join(", "),
+            candidate.vmid,
+            candidate.macs.join(", ")
+        );
+        return Some(Fault::guard(name, evidence).next(asking("get links")));
+    }
+    if called != *name {
+        let evidence = format!("calls itself `{called}` at {address}, and castle up would rename it");
+        return Some(Fault::guard(name, evidence).next("give the node the name that it has in castle.yaml"));
+    }
+    None
 }
 
 /// Adds the steps that mark the guests of the nodes, each after its cluster's secrets are kept.

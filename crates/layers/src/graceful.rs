@@ -2,7 +2,8 @@
 //! back, for an end that was called off.
 //!
 //! Nodes are closed first, so that Pods which end are not begun elsewhere: whatever controls them may make them anew, and they wait. What
-//! castle has closed or suspended bears a label, so that the next `up` opens that again, and nothing that a person had closed before.
+//! castle has closed or suspended bears a label, so that the next `up` opens that again, and nothing that a person had closed before. All nodes
+//! bear it, so that looking at them tells whether there is anything to open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,9 @@ use crate::platform::{self, Doomed};
 
 /// The label of what castle has closed or suspended for a castle that goes down.
 const GOING_DOWN: &str = "castle.dev/going-down";
+/// What it says of what castle has closed, and of what was closed before.
+const BY_CASTLE: &str = "by-castle";
+const BEFORE: &str = "before";
 /// How long the API may take to show that it is there: one that is dead is not waited for.
 const REACHING: Duration = Duration::from_secs(15);
 /// What one question may take.
@@ -86,10 +90,21 @@ pub fn quiet(way: Way, within: Duration) -> Result<Graph, GraphError> {
     let mut graph = GraphBuilder::new();
     let place = |seconds| Place { lane: None, predicted: Duration::from_secs(seconds) };
     let api = graph.gate(id("platform", "api", "endpoint"), place(1), (), way);
-    let close = Raise { kinds: nodes().to_vec(), field: "unschedulable", verb: "close", from_to: ("open", "closed") };
+    let close = Raise {
+        kinds: nodes().to_vec(),
+        field: "unschedulable",
+        verb: "close",
+        from_to: ("open", "closed"),
+        labels_all: true,
+    };
     let closed = graph.step(id("platform", "nodes", "closed"), place(1), (api.clone(),), close);
-    let suspend =
-        Raise { kinds: followers().to_vec(), field: "suspend", verb: "suspend", from_to: ("at work", "suspended") };
+    let suspend = Raise {
+        kinds: followers().to_vec(),
+        field: "suspend",
+        verb: "suspend",
+        from_to: ("at work", "suspended"),
+        labels_all: false,
+    };
     let held = graph.step(id("gitops", "flux", "suspended"), place(1), (api.clone(),), suspend);
     // Whoever closes nodes first is found by the next `up`, whatever happens after that.
     graph.after(id("gitops", "flux", "suspended"), id("platform", "nodes", "closed"));
@@ -131,8 +146,8 @@ async fn all(api: &Api, kinds: &[Kind], scope: &Scope) -> Result<Vec<Object>, Fa
     Ok(found)
 }
 
-async fn set(api: &Api, object: &Object, field: &str, to: Value, label: Value) -> Result<(), Fault> {
-    let altered = api.alter(object, &json!({GOING_DOWN: label}), &json!({field: to})).await;
+async fn set(api: &Api, object: &Object, spec: Value, label: Value) -> Result<(), Fault> {
+    let altered = api.alter(object, &json!({GOING_DOWN: label}), &spec).await;
     altered.map_err(|trouble| trouble.fault(&object.key()))
 }
 
@@ -154,6 +169,14 @@ struct Raise {
     field: &'static str,
     verb: &'static str,
     from_to: (&'static str, &'static str),
+    /// Whether those are labelled, too, on which it was raised before.
+    labels_all: bool,
+}
+
+impl Raise {
+    fn is_raised(&self, object: &Object) -> bool {
+        object.at(&format!("/spec/{}", self.field)) == true
+    }
 }
 
 impl Step for Raise {
@@ -164,7 +187,8 @@ impl Step for Raise {
     fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Vec<Object>, Fault>> {
         Box::pin(async move {
             let mut found = all(api, &self.kinds, &Scope::default()).await?;
-            found.retain(|object| object.at(&format!("/spec/{}", self.field)) != true && !object.is_ending());
+            let is_left = |object: &Object| self.labels_all && object.label(GOING_DOWN).is_none();
+            found.retain(|object| (!self.is_raised(object) || is_left(object)) && !object.is_ending());
             Ok(found)
         })
     }
@@ -182,7 +206,9 @@ impl Step for Raise {
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             for object in objects {
-                set(api, object, self.field, true.into(), "yes".into()).await?;
+                // One that a person has opened since is castle's from now on.
+                let label = if self.is_raised(object) { BEFORE } else { BY_CASTLE };
+                set(api, object, json!({self.field: true}), label.into()).await?;
             }
             Ok(())
         })
@@ -306,7 +332,9 @@ impl Step for Wake {
         Box::pin(async move {
             for object in objects {
                 let field = if object.kind().kind == "Node" { "unschedulable" } else { "suspend" };
-                set(api, object, field, Value::Null, Value::Null).await?;
+                let is_castles = object.label(GOING_DOWN) != Some(BEFORE);
+                let spec = if is_castles { json!({field: null}) } else { json!({}) };
+                set(api, object, spec, Value::Null).await?;
             }
             Ok(())
         })

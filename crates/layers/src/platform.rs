@@ -1,5 +1,6 @@
 //! The platform layer: the image, the guests, and their end.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -178,12 +179,14 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
 /// # Errors
 ///
 /// If Proxmox does not answer.
-pub async fn leaving(ground: &Ground, survey: &Survey, nodes: &[Node]) -> Result<Vec<Doomed>, Fault> {
+pub async fn leaving(ground: &Ground, site: &Site, survey: &Survey, nodes: &[Node]) -> Result<Vec<Doomed>, Fault> {
     let tags = Mark::tags_of(&ground.castle);
+    // An image that is not finished yet looks like any other guest.
+    let images: BTreeSet<u32> = site.image_vmids().collect();
     let mut leaving = Vec::new();
     for (&vmid, row) in survey.guests.range(ground.vmids.clone()) {
         let is_named = nodes.iter().any(|node| node.vmid.0 == vmid);
-        if is_named || row.is_template || !row.is_machine || !row.tags.is_superset(&tags) {
+        if is_named || images.contains(&vmid) || row.is_template || !row.is_machine || !row.tags.is_superset(&tags) {
             continue;
         }
         let config = match ground.client.config(&row.host, vmid).await {

@@ -183,7 +183,7 @@ section! {
         /// The VMIDs that belong to this castle.
         vmids: Sourced<VmidRange> = "1000-9999";
         /// How many of its seconds pass in one of yours, if castle starts it for this castle.
-        speed: Sourced<Bounded<1, 1000>> = "20";
+        speed: Sourced<Bounded<1, 1000>> = "30";
     }
 }
 

@@ -12,8 +12,8 @@ use crate::doors::Doors;
 use crate::embedded::{self, Serving};
 use crate::output::{Exit, Printer};
 
-/// A castle is raised in about ten seconds.
-pub(crate) const SPEED: u32 = 20;
+/// A castle is raised in about ten seconds. `platform.embedded.speed` has the same default.
+const SPEED: u32 = 30;
 /// Where Proxmox is usually found.
 const USUAL_PORT: u16 = 8006;
 

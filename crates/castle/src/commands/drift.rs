@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_secs(30);
 
 /// Show what differs from the file: machines, their configurations, the cluster, the vault
 ///
-/// Changes nothing, looks at every guest in full, and exits with 2 if anything differs. `castle up` puts it right.
+/// Changes nothing, looks at every guest in full, and exits with 2 if anything differs. `castle up --deep` puts it right.
 #[derive(Debug, Args)]
 pub(crate) struct DriftArgs {
     /// A castle.yaml, or the folder it is in
@@ -141,7 +141,7 @@ fn tell(stand: &Stand, report: &Report, found: &[Drifted], unseen: Option<&str>,
         (false, _) => {
             printer.say(&table(&rows));
             let cure = match guarded {
-                0 => "castle up puts it right",
+                0 => "castle up --deep puts it right",
                 _ => "castle up changes nothing before it is settled what is not castle's to change",
             };
             printer.say(&format!("\n{} is not as its file says: {cure}.", stand.kept.name()));

@@ -64,7 +64,7 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
         objects.push(json!({"name": name, "role": node.role.word(), "vmid": node.vmid.0, "host": host,
             "address": node.address.value.to_string(), "state": state, "as_wanted": is_as_wanted}));
     }
-    for guest in platform::leaving(&ground, &survey, &stand.kept.nodes).await? {
+    for guest in platform::leaving(&ground, &stand.site, &survey, &stand.kept.nodes).await? {
         let (name, host) = (guest.name, guest.host);
         objects.push(json!({"name": name, "role": null, "vmid": guest.vmid, "host": host, "address": null,
             "state": LEFT_OUT, "as_wanted": false}));

@@ -94,7 +94,8 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     keep_off(&stand, &survey, printer).await?;
     let is_limited = args.layer.as_deref().is_some_and(|layer| layer != "platform");
     if planned.is_none() && !is_limited {
-        agree(&stand, &platform::leaving(&ground, &survey, &kept.nodes).await?, args.yes, printer)?;
+        let leaving = platform::leaving(&ground, &stand.site, &survey, &kept.nodes).await?;
+        agree(&stand, &leaving, args.yes, printer)?;
     }
     let is_handed_over =
         gitops::gates(&kept.castle).iter().all(|(gate, _)| first_look.outcome(gate).is_some_and(Outcome::is_done));

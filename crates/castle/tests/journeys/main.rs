@@ -17,6 +17,7 @@ mod canary;
 mod check;
 mod commands;
 mod driving;
+mod foreign;
 mod git;
 mod gitops;
 mod graceful;

@@ -67,7 +67,7 @@ fn killed_while_a_worker_comes_or_goes_the_next_run_ends_it() {
     }
     // Sent away, and wanted again before its machine was gone.
     room.write("castle.yaml", &with_workers(1));
-    assert!(killed_at(&room, "drain/blue-worker-2", "cordon"));
+    assert!(killed_at(&room, "drain/blue-worker-2", "done"));
     room.write("castle.yaml", &with_workers(2));
     let back = room.castle(&["up"]);
     assert!(back.code == Some(0) && back.stdout.contains("platform/nodes/left  uncordon"), "{}", back.transcript());

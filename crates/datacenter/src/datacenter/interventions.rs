@@ -110,6 +110,11 @@ impl Datacenter {
         self.world().access.expire(token);
     }
 
+    /// Lets a token that was let expire hold again.
+    pub fn renew_token(&self, token: &str) {
+        self.world().access.renew(token);
+    }
+
     /// Fills a storage until this many bytes are free; a large number empties it of what was filled in.
     pub fn fill_storage(&self, host: &str, storage: &str, leave: u64) {
         let mut world = self.world();

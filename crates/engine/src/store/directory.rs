@@ -41,8 +41,8 @@ impl DirectoryStore {
         let path = self.path(key);
         let folder = path.parent().unwrap_or(&self.folder);
         self.disk.create_dir_all(folder, 0o700).map_err(|error| refused(&error))?;
-        // Held while it is looked and written, so that nobody writes in between.
-        let _turn = self.disk.try_lock(&self.folder.join(".lock"), 0o600).map_err(|error| match error.kind {
+        // Held while it is looked and written, so that nobody writes in between. Each folder has its own: castles do not wait for each other.
+        let _turn = self.disk.try_lock(&folder.join(".lock"), 0o600).map_err(|error| match error.kind {
             DiskErrorKind::Locked => failure(StoreErrorKind::Unavailable, &path, "someone else is just writing"),
             _ => refused(&error),
         })?;

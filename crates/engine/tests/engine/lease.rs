@@ -242,3 +242,18 @@ fn lives_follow_each_other_and_a_castle_is_adopted_once() {
         assert_eq!(lineage::find(store.as_ref(), "blue").await.unwrap(), Some(next));
     });
 }
+
+#[test]
+fn castles_that_share_a_folder_do_not_stand_in_each_others_way() {
+    in_virtual_time(async |_| {
+        let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
+        let store = DirectoryStore::new(disk.clone(), Path::new("/state"));
+        store.put("blue/embedded/lease", b"1", Expect::Nothing).await.unwrap();
+        let writing = disk.try_lock(Path::new("/state/blue/embedded/.lock"), 0o600).unwrap();
+        let busy = store.put("blue/embedded/castle", b"1", Expect::Nothing).await.unwrap_err();
+        assert_eq!(busy.kind, StoreErrorKind::Unavailable);
+        store.put("green/embedded/lease", b"1", Expect::Nothing).await.unwrap();
+        drop(writing);
+        store.put("blue/embedded/castle", b"1", Expect::Nothing).await.unwrap();
+    });
+}

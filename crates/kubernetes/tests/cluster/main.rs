@@ -24,6 +24,7 @@ mod gates;
 mod handover;
 mod handover_contract;
 mod leave;
+mod leave_contract;
 mod mirror;
 mod ownership;
 mod prune;

@@ -115,6 +115,13 @@ fn an_end_that_is_called_off_is_undone_by_up_and_what_a_person_closed_stays_clos
         let again = keep.up().await;
         done(&again);
         assert_eq!(again.effects(), 0);
+        // Had all been closed before: Flux is let go on all the same.
+        person.edit("/api/v1/nodes/blue-worker-1", &json!({"spec": {"unschedulable": true}})).await;
+        done(&rest(keep, 300).await);
+        let up = keep.castle.up().await;
+        done(&up);
+        assert_eq!((up.effects(), closed(keep)), (1, [true, true, false]));
+        person.edit("/api/v1/nodes/blue-worker-1", &json!({"spec": {"unschedulable": null}})).await;
     });
 }
 

@@ -23,6 +23,8 @@ pub struct Candidate {
     pub name: String,
     /// The host that carries it.
     pub host: String,
+    /// Its hardware addresses, in small letters.
+    pub macs: Vec<String>,
     /// Whether castle has marked it already.
     pub is_marked: bool,
     /// What is not as the file says, and what it would take.
@@ -76,7 +78,18 @@ pub async fn candidate(ground: &Ground, wanted: &Wanted) -> Result<Candidate, Fa
         (Difference { field: deviation.option, is: deviation.is, wanted: Some(deviation.wanted) }, impact)
     };
     let differences = wanted.deviations(&config).into_iter().map(difference).collect();
-    Ok(Candidate { vmid: *vmid, name: name.clone(), host: row.host.clone(), is_marked, differences })
+    let macs = macs(&config);
+    Ok(Candidate { vmid: *vmid, name: name.clone(), host: row.host.clone(), macs, is_marked, differences })
+}
+
+/// The hardware addresses that it has.
+fn macs(config: &Config) -> Vec<String> {
+    let devices = config
+        .options
+        .iter()
+        .filter(|(option, _)| option.strip_prefix("net").is_some_and(|rest| rest.parse::<u8>().is_ok()));
+    let mac = |line: &String| Some(line.split(',').next()?.split_once('=')?.1.to_lowercase());
+    devices.filter_map(|(_, line)| mac(line)).collect()
 }
 
 fn told(row: &Guest) -> String {

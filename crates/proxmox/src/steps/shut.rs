@@ -34,7 +34,8 @@ impl ShutGuest {
             return refusal.into();
         }
         let evidence = format!("did not go down by itself within {} s", self.within.as_secs());
-        Fault::new(Class::Final, self.guest.subject(), evidence).next("its console tells what holds it up")
+        Fault::new(Class::Final, self.guest.subject(), evidence)
+            .next(format!("on its host: qm terminal {}", self.guest.vmid))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The addresses that a node has.
+//! The addresses that a node has, and what it calls itself.
 
 use std::net::IpAddr;
 
@@ -20,6 +20,32 @@ impl Node {
         let resource = self.resource(kinds::NODE_ADDRESSES, CURRENT).await?;
         Ok(resource.map(|resource| read(&resource)).unwrap_or_default())
     }
+
+    /// The hardware addresses of its network devices, in small letters.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if the node does not say.
+    pub async fn hardware_addresses(&self) -> Result<Vec<String>, Refusal> {
+        let links = self.resources(kinds::LINK_STATUS).await?;
+        Ok(links.iter().filter_map(|link| said(link, "hardwareAddr")).map(|mac| mac.to_lowercase()).collect())
+    }
+
+    /// What it calls itself, as long as it does.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if the node does not say.
+    pub async fn hostname(&self) -> Result<Option<String>, Refusal> {
+        let resource = self.resource(kinds::HOSTNAME_STATUS, "hostname").await?;
+        Ok(resource.and_then(|resource| said(&resource, "hostname")))
+    }
+}
+
+/// The text that a resource has under this key.
+fn said(resource: &Resource, key: &str) -> Option<String> {
+    let documents = yaml::parse(resource.yaml.expose()).unwrap_or_default();
+    documents.first().and_then(|document| document[key].as_str()).map(str::to_owned)
 }
 
 /// What is no address is none that anybody could be looked for at.
@@ -35,6 +61,16 @@ mod tests {
     use castle_secrets::Secret;
 
     use super::*;
+
+    #[test]
+    fn texts_are_read_by_their_keys() {
+        let told = |yaml: &str| {
+            let (id, version, phase) = ("eth0".into(), "1".into(), "running".into());
+            said(&Resource { id, version, phase, yaml: Secret::from(yaml.to_owned()) }, "hardwareAddr")
+        };
+        assert_eq!(told("index: 2\nhardwareAddr: BC:24:11:00:00:01\n").as_deref(), Some("BC:24:11:00:00:01"));
+        assert_eq!([told("index: 2\n"), told("hardwareAddr: []\n"), told("["), told("")], [None, None, None, None]);
+    }
 
     #[test]
     fn addresses_are_read_without_their_networks() {

@@ -43,6 +43,10 @@ pub mod kinds {
     pub const VOLUME_STATUS: Kind = kind("runtime", "VolumeStatuses.block.talos.dev");
     /// Its addresses; `current` are those it has now.
     pub const NODE_ADDRESSES: Kind = kind("network", "NodeAddresses.net.talos.dev");
+    /// Its network devices, each under its name.
+    pub const LINK_STATUS: Kind = kind("network", "LinkStatuses.net.talos.dev");
+    /// What it calls itself; there is one, `hostname`.
+    pub const HOSTNAME_STATUS: Kind = kind("network", "HostnameStatuses.net.talos.dev");
     /// Whether its clock is right; there is one, `node`.
     pub const TIME_STATUS: Kind = kind("runtime", "TimeStatuses.v1alpha1.talos.dev");
     /// How its installation goes, from Talos 1.14 on; there is one, `unattended-install`.

@@ -94,6 +94,13 @@ pub(crate) static KINDS: &[Kind] = &[
         |world, node, _| node_addresses(world, node),
     ),
     kind(
+        "LinkStatuses.net.talos.dev",
+        "network",
+        &["link", "links"],
+        &[("Type", "{.type}"), ("Hw Addr", "{.hardwareAddr}"), ("Oper State", "{.operationalState}")],
+        |world, node, _| links(world, node.vmid),
+    ),
+    kind(
         "HostnameStatuses.net.talos.dev",
         "network",
         &["hostname", "hostnamestatus", "hs"],
@@ -303,6 +310,17 @@ fn node_addresses(world: &World, node: &Node) -> Vec<(String, Value)> {
         ("default".to_owned(), say(&default)),
         ("routed".to_owned(), say(&current)),
     ]
+}
+
+/// The network devices of the machine, and the one that leads nowhere.
+fn links(world: &World, vmid: u32) -> Vec<(String, Value)> {
+    let say = |index: usize, mac: &str, kind: &str| json!({ "index": index, "type": kind, "hardwareAddr": mac, "permanentAddr": mac, "operationalState": "up", "mtu": 1500 });
+    let mut all = vec![("lo".to_owned(), say(1, "00:00:00:00:00:00", "loopback"))];
+    let macs = world.machines.get(vmid).map(|machine| machine.macs.clone()).unwrap_or_default();
+    let device =
+        |(number, mac): (usize, String)| (format!("eth{number}"), say(number + 2, &mac.to_lowercase(), "ether"));
+    all.extend(macs.into_values().enumerate().map(device));
+    all
 }
 
 fn diagnostics(world: &World, node: &Node) -> Vec<(String, Value)> {
