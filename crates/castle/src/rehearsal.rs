@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod bad_days;
 mod blueprint;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod life;
 mod promises;
 mod script;
@@ -16,18 +18,29 @@ mod tally;
 mod tests;
 mod world;
 
+#[cfg(test)]
+pub(crate) use life::Life;
 pub(crate) use promises::Broken;
 pub(crate) use script::{Props, Script};
 pub(crate) use world::{Rehearsed, rehearse};
 
 use castle_spec::Castle;
-use castle_spec::model::StateStore;
+use castle_spec::model::{Platform, StateStore, Vault};
 
-/// A castle as it can stand in a room: what it remembers stays there, too, for whoever is there; and its image is not the real one, so
-/// that it has another checksum.
+/// A castle as it can stand in a room: what it remembers stays there, too, for whoever is there; nobody shows certificates; and its
+/// image is not the real one, so that it has another checksum.
 pub(crate) fn fitted(mut castle: Castle) -> Castle {
     castle.state.value.store.value = StateStore::Directory(());
     castle.state.value.recipients = None;
     castle.talos.value.image.value.sha256 = None;
+    if let Platform::Proxmox(proxmox) = &mut castle.platform.value {
+        proxmox.ca = None;
+    }
+    if let Some(Vault::Infisical(infisical)) = castle.secrets.as_mut().map(|vault| &mut vault.value) {
+        infisical.ca = None;
+    }
+    if let Some(gitops) = &mut castle.gitops {
+        gitops.value.ca = None;
+    }
     castle
 }

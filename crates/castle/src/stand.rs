@@ -1,5 +1,6 @@
 //! Where a verb stands that speaks with the hypervisor: the file, the memory, the site, and which castle it is.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use castle_engine::{
     Alone, CastleId, Deaf, Graph, GraphBuilder, Handle, Layer, Lease, Report, Seal, StepId, Tools, Wanted, lineage, run,
 };
-use castle_layers::platform::{self, Design};
+use castle_layers::platform::{self, Design, Doomed};
 use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{Placed, Site, Survey, cluster, place, survey, unwanted, vault};
 use castle_proxmox::client::Client;
@@ -118,6 +119,8 @@ pub(crate) struct Stand {
     mirror: Option<PathBuf>,
     /// The components that may be removed if the file wants them no more.
     removal: Vec<ComponentName>,
+    /// The guests that may go though they are the castle's, where somebody was asked: what is found later is left.
+    agreed: OnceCell<BTreeSet<u32>>,
     furnishing: OnceCell<Furnishing>,
 }
 
@@ -156,7 +159,15 @@ impl Stand {
 
     /// Where a castle is, whose hypervisor is reached like this.
     pub(crate) fn at(kept: Kept, client: Arc<Client>, site: Site) -> Self {
-        Self { kept, client, site, mirror: None, removal: Vec::new(), furnishing: OnceCell::new() }
+        Self {
+            kept,
+            client,
+            site,
+            mirror: None,
+            removal: Vec::new(),
+            agreed: OnceCell::new(),
+            furnishing: OnceCell::new(),
+        }
     }
 
     /// Takes manifests from this mirror.
@@ -176,6 +187,11 @@ impl Stand {
             )));
         }
         Ok(Self { removal, ..self })
+    }
+
+    /// Lets these guests go, and no others that the file does not name.
+    pub(crate) fn agree_to(&self, leaving: &[Doomed]) {
+        let _ = self.agreed.set(leaving.iter().map(|guest| guest.vmid).collect());
     }
 
     /// Looks at nothing inside of the cluster, for whoever cannot gather what that takes.
@@ -313,7 +329,8 @@ impl Stand {
             referred: Arc::new(self.kept.referred().await.map_err(Trouble::Failed)?),
         };
         let formed = cluster::form(&mut graph, &plan, &keys);
-        let leaving = platform::leaving(ground, &self.site, survey, nodes).await?;
+        let mut leaving = platform::leaving(ground, &self.site, survey, nodes).await?;
+        leaving.retain(|guest| self.agreed.get().is_none_or(|agreed| agreed.contains(&guest.vmid)));
         platform::shrink(&mut graph, ground, design, &leaving, &formed.api);
         self.furnishing().await?.raise(&mut graph, (castle, nodes), &formed, &self.removal);
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))

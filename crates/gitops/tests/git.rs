@@ -55,7 +55,8 @@ impl Server {
             return text.as_bytes().to_vec();
         }
         let wanted = STANDARD.encode(format!("git:{TOKEN}"));
-        let is_let_in = head.contains(&format!("Basic {wanted}")) || head.contains(&format!("Bearer {TOKEN}\r\n"));
+        let is_let_in = head.contains(&format!("Basic {wanted}"))
+            || head.lines().any(|line| line.ends_with(&format!(": Bearer {TOKEN}")));
         if self.is_private && !is_let_in {
             return b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_vec();
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Lane, Layer, Place, StepId};
 use castle_kubernetes::client::Api;
-use castle_kubernetes::steps::{Drain, Empty, Left};
-use castle_proxmox::model::{ErrorClass, Mark, Owner};
+use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Ready};
+use castle_proxmox::model::{ErrorClass, Guest, Mark, Owner};
 use castle_proxmox::steps::{
     DropOldImages, Ground, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest, Standing, Template,
 };
@@ -16,6 +16,7 @@ use castle_spec::{Castle, Node};
 
 use crate::placement::Placed;
 use crate::site::Site;
+use crate::storage::{COPYING, copied_elsewhere};
 use crate::survey::Survey;
 
 /// How many guests are made at once on one storage: it makes them one after the other, and gives up on who waits too long.
@@ -174,21 +175,31 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
     Ok(found)
 }
 
+/// Machines with the castle's tags that its file does not name.
+fn unnamed<'a>(
+    ground: &Ground,
+    site: &Site,
+    survey: &'a Survey,
+    nodes: &'a [Node],
+) -> impl Iterator<Item = (u32, &'a Guest)> {
+    let tags = Mark::tags_of(&ground.castle);
+    // An image that is not finished yet looks like any other guest.
+    let images: BTreeSet<u32> = site.image_vmids().collect();
+    let rows = survey.guests.range(ground.vmids.clone()).map(|(vmid, row)| (*vmid, row));
+    rows.filter(move |(vmid, row)| {
+        let is_named = nodes.iter().any(|node| node.vmid.0 == *vmid) || images.contains(vmid);
+        !is_named && !row.is_template && row.is_machine && row.tags.is_superset(&tags)
+    })
+}
+
 /// Guests of this life of the castle that its file does not name any more. Only these are read: mostly there are none.
 ///
 /// # Errors
 ///
 /// If Proxmox does not answer.
 pub async fn leaving(ground: &Ground, site: &Site, survey: &Survey, nodes: &[Node]) -> Result<Vec<Doomed>, Fault> {
-    let tags = Mark::tags_of(&ground.castle);
-    // An image that is not finished yet looks like any other guest.
-    let images: BTreeSet<u32> = site.image_vmids().collect();
     let mut leaving = Vec::new();
-    for (&vmid, row) in survey.guests.range(ground.vmids.clone()) {
-        let is_named = nodes.iter().any(|node| node.vmid.0 == vmid);
-        if is_named || images.contains(&vmid) || row.is_template || !row.is_machine || !row.tags.is_superset(&tags) {
-            continue;
-        }
+    for (vmid, row) in unnamed(ground, site, survey, nodes) {
         let config = match ground.client.config(&row.host, vmid).await {
             // Its host is away: there is time.
             Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => continue,
@@ -223,16 +234,24 @@ pub fn shrink(
             graph.after(step, id("nodes", "ready"));
         }
         let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        graph.gate(id("empty", name), place, (api.clone(), drained), Empty::new(name));
+        graph.gate(id("empty", name), place, (api.clone(), drained.clone()), Empty::new(name));
+        let copied = Ready::<Drained>::new(vec![copied_elsewhere(name)], COPYING);
+        graph.gate(id("copies", name), Place::default(), (api.clone(), drained), copied);
+        graph.after(id("copies", name), id("empty", name));
         let removed = raze(graph, ground, design.site, std::slice::from_ref(guest), Reach::Marked, &[]);
         for step in removed {
-            graph.after(step.clone(), id("empty", name));
+            graph.after(step.clone(), id("copies", name));
             graph.after(left.clone(), step);
         }
     }
     let wanted = design.nodes.iter().map(|node| node.name.value.clone());
     let names = leaving.iter().map(|guest| guest.name.clone()).collect();
-    graph.step(left, Place::default(), (api.clone(),), Left::new(castle, wanted, names));
+    let step = Left::new(castle, wanted, names);
+    // A machine that nobody could look at may still be one that was sent away.
+    let is_known = |vmid: &u32| leaving.iter().any(|guest| guest.vmid == *vmid);
+    let is_all_known = unnamed(ground, design.site, design.survey, design.nodes).all(|(vmid, _)| is_known(&vmid));
+    let step = if is_all_known { step } else { step.only_these() };
+    graph.step(left, Place::default(), (api.clone(),), step);
 }
 
 /// Why a guest that the file does not name is not just removed.

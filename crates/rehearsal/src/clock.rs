@@ -17,14 +17,19 @@ pub struct VirtualClock {
     start: Instant,
 }
 
+/// What the calendar says when virtual time begins: some day in 2026, the same in every run.
+#[must_use]
+pub fn dawn() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000)
+}
+
 impl Clock for VirtualClock {
     fn monotonic(&self) -> Duration {
         self.start.elapsed()
     }
 
     fn wall(&self) -> SystemTime {
-        // Some day in 2026, the same in every run.
-        SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) + self.start.elapsed()
+        dawn() + self.start.elapsed()
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

@@ -14,7 +14,7 @@ mod keys;
 mod pulse;
 
 pub use chance::Chance;
-pub use clock::{VirtualClock, in_virtual_time};
+pub use clock::{VirtualClock, dawn, in_virtual_time};
 pub use disk::{Loss, ModelDisk};
 pub use keys::{KeyStock, StockedMint};
 pub use pulse::{Moment, Pulse};

@@ -58,6 +58,9 @@ pub(crate) async fn rehearse(args: &RehearseArgs, doors: &Doors, printer: &mut P
     Ok(conclude(&script, args, &worlds, printer))
 }
 
+/// When something was reached in a world.
+type Reached = fn(&Summary) -> Option<Duration>;
+
 /// What is kept of a world until the end.
 struct Summary {
     seed: u64,
@@ -115,7 +118,8 @@ fn tell(rehearsed: &Rehearsed, args: &RehearseArgs, printer: &mut Printer) {
         printer.say(story.trim_start());
     }
     let whole = times.whole.map_or_else(|| "did not stand".to_owned(), |whole| format!("stood after {}", clock(whole)));
-    printer.say(&format!("world {seed}: {whole}; killed: {}; {result}", kills.join(", ")));
+    let killed = if kills.is_empty() { "not killed".to_owned() } else { format!("killed: {}", kills.join(", ")) };
+    printer.say(&format!("world {seed}: {whole}; {killed}; {result}"));
     for one in broken {
         printer.complain_to_people(&format!(
             "\u{1b}[1;31mbroken\u{1b}[0m: promise {} ({}), {}\n  expected: {}\n  seen: {}\n  next: {}",
@@ -155,7 +159,7 @@ fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
 fn conclude(script: &Script, args: &RehearseArgs, worlds: &[Summary], printer: &mut Printer) -> Exit {
     let mut rows = vec![["", "median", "95 of 100"].map(str::to_owned)];
     let mut times = serde_json::Map::new();
-    let kinds: [(&str, &str, fn(&Summary) -> Option<Duration>); 3] = [
+    let kinds: [(&str, &str, Reached); 3] = [
         ("api", "the API answers", |world| world.api),
         ("handover", "Flux has taken over", |world| world.handover),
         ("whole", "all stands", |world| world.whole),

@@ -130,8 +130,10 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         let driven = stand.drive("up", graph, &castle, layer, &held.lease, printer).await?;
         let mut more = Map::new();
         let known = driven.report.is_done().then_some(placed.as_slice());
-        stand.remember(&room, known, held.lease.epoch()).await?;
+        let remembered = stand.remember(&room, known, held.lease.epoch()).await;
         if driven.report.is_done() {
+            // Where something went wrong, that is what is told.
+            remembered?;
             rebirth::settle(kept).await?;
             more.insert("nodes".to_owned(), stand.nodes(&placed));
         }
@@ -188,6 +190,7 @@ async fn keep_off(stand: &Stand, survey: &Survey, printer: &mut Printer) -> Resu
 
 /// Has somebody agree that nodes go which the file does not name any more.
 fn agree(stand: &Stand, leaving: &[Doomed], yes: bool, printer: &mut Printer) -> Result<(), Trouble> {
+    stand.agree_to(leaving);
     if leaving.is_empty() {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use castle_datacenter::blueprint::Placed;
 use castle_datacenter::{Datacenter, EMBEDDED_GIT};
@@ -19,6 +20,8 @@ use crate::doors::{Around, Doors, Room, Variables};
 use crate::embedded::{self, Serving};
 use crate::output::{Exit, Printed, Printer};
 
+/// How long what a killed process has sent may be on its way.
+const LINGERING: Duration = Duration::from_secs(1);
 /// A fingerprint that no certificate has: TLS is not spoken in a room.
 const NOBODY: &str = "00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00";
 
@@ -224,7 +227,12 @@ impl Life {
                 let work = Box::pin(perform(&cli.command, &doors, &mut printer));
                 let death = Box::pin(pulse.death());
                 match select(death, work).await {
-                    Either::Left(_) => None,
+                    Either::Left(((), work)) => {
+                        // It is not polled any more. What it has sent before is on its way, and arrives.
+                        self.clock.sleep(LINGERING).await;
+                        drop(work);
+                        None
+                    }
                     Either::Right((exit, _)) => Some(exit),
                 }
             }

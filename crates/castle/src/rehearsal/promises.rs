@@ -1,6 +1,6 @@
 //! What castle promises, held against a world.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use castle_datacenter::{Datacenter, Snapshot, VaultView};
@@ -58,7 +58,7 @@ impl Picture {
                 let is_told =
                     |line: &&str| !["operation: ", "epoch: ", "lineage: "].iter().any(|drawn| line.starts_with(drawn));
                 let value: Vec<&str> = value.lines().filter(is_told).collect();
-                all.insert(format!("{place} {key}"), value.join(" | "));
+                all.insert(format!("{place} {key}"), without_digest(&value.join(" | ")));
             }
             for (key, value) in &guest.pending {
                 all.insert(format!("{place} pending {key}"), format!("{value:?}"));
@@ -67,10 +67,13 @@ impl Picture {
         for ((host, name), volume) in &volumes {
             all.insert(format!("volume {name} on {host}"), format!("{} bytes", volume.size));
         }
+        // Clusters have drawn names, too: the first, the second.
+        let clusters: BTreeSet<&String> = objects.keys().map(|(cluster, ..)| cluster).collect();
         for (cluster, collection, place) in objects.keys() {
+            let cluster = clusters.iter().position(|known| *known == cluster).unwrap_or_default();
             let plural = collection.split('.').next().unwrap_or(collection);
             if !FLEETING.contains(&plural) {
-                all.insert(format!("{plural} {place} of {cluster}"), "there".to_owned());
+                all.insert(format!("{plural} {place} of cluster {cluster}"), "there".to_owned());
             }
         }
         Self(all)
@@ -90,6 +93,15 @@ impl Picture {
         differences.extend(surplus.map(|what| format!("{what} is there as well")));
         differences
     }
+}
+
+/// Tags without the digest, which depends on the lineage; all else that it is made of is told by the other options.
+fn without_digest(value: &str) -> String {
+    value
+        .split(';')
+        .map(|tag| tag.strip_prefix("castle-is-").map_or(tag, |_| "castle-is"))
+        .collect::<Vec<_>>()
+        .join(";")
 }
 
 /// What others have, before castle comes.
@@ -191,7 +203,7 @@ pub(crate) fn ended(promise: u8, when: &str, told: &Told, results: &[&str]) -> R
     if told.exit == Some(crate::output::Exit::Done) && results.contains(&result) {
         return Ok(());
     }
-    let last: Vec<&str> = told.printed.text.lines().rev().take(MOST).collect();
+    let last: Vec<&str> = told.printed.text.lines().rev().take(MOST - 1).collect();
     let last: Vec<String> = last.into_iter().rev().map(str::to_owned).collect();
     let mut seen = vec![format!("{result}, {:?}", told.exit)];
     seen.extend(last);

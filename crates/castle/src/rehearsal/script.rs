@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use castle_components::lock::{self, Lock};
 use castle_components::source::Source;
 use castle_datacenter::{Blueprint, EMBEDDED_GIT, EMBEDDED_VAULT};
 use castle_engine::Seal;
 use castle_gitops::git;
-use castle_rehearsal::{Chance, KeyStock};
-use castle_seams::{Disk, DiskErrorKind, KeyMint};
-use castle_spec::model::Platform;
+use castle_rehearsal::{Chance, KeyStock, dawn};
+use castle_seams::{BoxFuture, Clock, Disk, DiskErrorKind, KeyKind, KeyMint};
+use castle_spec::model::{Platform, ServiceAccountKey};
 use castle_spec::{Castle, Node};
 use castle_talos::model::bundle::{self, Bundle};
 use castle_talos::model::config::Contract;
@@ -32,6 +33,8 @@ pub(crate) const STATE: &str = "/rehearsal/state";
 const MIRROR: &str = "/rehearsal/mirror";
 /// No file that a castle includes is longer.
 const MAX_BYTES: u64 = 64 << 20;
+/// As many keys of a kind as a castle needs; then the same again.
+const MANY_KEYS: usize = 24;
 /// What stands for a folder that the embedded datacenter follows.
 const EMBEDDED: &str = "embedded";
 
@@ -85,8 +88,12 @@ impl Script {
         let folder = disk.real_path(folder).map_err(|error| error.to_string())?;
         let castle = fitted(castle);
         let mut left_out = vec!["your hardware: times are those of a usual machine room".to_owned()];
+        left_out.push("certificates, the checksum of your image, and where and for whom your state is kept".to_owned());
         if !castle.references().is_empty() {
             left_out.push("your secrets: each has a stand-in, and none was read".to_owned());
+        }
+        if castle.secrets.is_none() && castle.talos.bundle.is_none() {
+            left_out.push("losing the state: nothing but the state has the secrets of the cluster".to_owned());
         }
         let mut files = Reading { disk, folder: &folder, files: BTreeMap::new() };
         files.included(&castle, &nodes)?;
@@ -100,7 +107,11 @@ impl Script {
         let file = folder.join("castle.yaml");
         let Reading { mut files, .. } = files;
         files.insert(file.clone(), text.into_bytes());
-        let stock = KeyStock::lay_in(doors.mint.as_ref()).await.map_err(|error| error.to_string())?;
+        let mut keys = vec![(KeyKind::Ed25519, MANY_KEYS), (KeyKind::EcdsaP256, MANY_KEYS)];
+        if castle.talos.service_account_key.value == ServiceAccountKey::Rsa4096 {
+            keys.push((KeyKind::Rsa4096, 1));
+        }
+        let stock = KeyStock::lay_in(doors.mint.as_ref(), &keys).await.map_err(|error| error.to_string())?;
         let (identity, age_key) = (Seal::mint_identity(), Seal::mint_identity());
         let given = Given {
             castle: &castle,
@@ -108,9 +119,9 @@ impl Script {
             identity: &identity,
             recipient: &recipient(doors, &identity)?,
             age_key: &age_key,
-            bundle: &bundle(&castle, doors, &stock.mint()).await?,
+            bundle: &bundle(&castle, &stock.mint()).await?,
         };
-        let planted = given.plant(doors.clock.wall())?;
+        let planted = given.plant(dawn())?;
         files.extend(planted.files);
         let mut variables = planted.variables;
         for (name, value) in [("HOME", "/rehearsal/home"), ("CASTLE_STATE_DIR", STATE), ("USER", "rehearsal")] {
@@ -186,18 +197,10 @@ impl Reading<'_> {
         for patch in nodes.iter().flat_map(|node| node.patches.iter()) {
             self.needed(patch)?;
         }
-        let mut authorities = Vec::new();
-        if let Platform::Proxmox(proxmox) = &castle.platform.value {
-            authorities.extend(proxmox.ca.as_ref().filter(|_| proxmox.fingerprint.is_none()).map(|ca| ca.to_string()));
-        }
-        if let Some(castle_spec::model::Vault::Infisical(infisical)) = castle.secrets.as_deref() {
-            authorities.extend(infisical.ca.as_ref().map(|ca| ca.to_string()));
-        }
         for component in castle.wanted_components() {
-            authorities.extend(component.patches.into_iter().chain(component.source));
-        }
-        for name in authorities {
-            self.needed(&name)?;
+            for name in component.patches.iter().chain(&component.source) {
+                self.needed(name)?;
+            }
         }
         let file = self.folder.join(lock::FILE);
         match self.disk.read(&file, lock::MAX_BYTES) {
@@ -308,12 +311,28 @@ fn recipient(doors: &Doors, identity: &str) -> Result<String, String> {
     publics.into_iter().next().ok_or_else(|| "an identity of age stands for nobody".to_owned())
 }
 
+/// The time at which every world begins: what is valid then is valid in it.
+struct Dawn;
+
+impl Clock for Dawn {
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn wall(&self) -> SystemTime {
+        dawn()
+    }
+
+    fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
 /// The secrets of a cluster that never was.
-async fn bundle(castle: &Castle, doors: &Doors, mint: &dyn KeyMint) -> Result<String, String> {
+async fn bundle(castle: &Castle, mint: &dyn KeyMint) -> Result<String, String> {
     let contract = Contract::of(&castle.talos.version.value.to_string()).unwrap_or(Contract::V1_14);
     let options = bundle::Options { contract, service_account: bundle::ServiceAccountKey::EcdsaP256 };
-    let (chance, clock) = (Chance::new(2), doors.clock.as_ref());
-    let made = Bundle::generate(options, pki::Doors { mint, entropy: &chance, clock }).await;
+    let made = Bundle::generate(options, pki::Doors { mint, entropy: &Chance::new(2), clock: &Dawn }).await;
     Ok(made.map_err(|error| error.to_string())?.save().expose().to_owned())
 }
 

@@ -148,13 +148,13 @@ impl World {
         life.tally.changes();
         self.idle(life, &["up"], "up after up", "unchanged").await?;
         self.idle(life, &["plan", "--exit-code"], "plan after up", "unchanged").await?;
-        let needles = needles(life).await;
+        let needles = needles(life).await?;
         if is_recoverable(&life.script) {
-            let before = records(life).await;
+            let before = records(life).await?;
             forget(life);
             self.idle(life, &["adopt"], "adopt after the state was lost", "adopted").await?;
             self.idle(life, &["up"], "up after adopt", "unchanged").await?;
-            let after = records(life).await;
+            let after = records(life).await?;
             let differing: Vec<String> =
                 before.keys().filter(|layer| before.get(*layer) != after.get(*layer)).cloned().collect();
             if !differing.is_empty() {
@@ -183,7 +183,7 @@ impl World {
         if !differences.is_empty() {
             return Err(Broken::new(1, "up after kill -9", "the same castle as undisturbed", &differences));
         }
-        let needles = needles(life).await;
+        let needles = needles(life).await?;
         self.kept(life, &others, &needles, "after kill -9 and up")?;
         self.kill(life, &["down", "--yes"], self.beats.1, &chance).await;
         let down = self.run(life, &["down", "--yes"], None).await;
@@ -262,11 +262,13 @@ fn times(script: &Script, up: &Told) -> Times {
 }
 
 /// What must not show anywhere: what castle was given, and what it has made.
-async fn needles(life: &Life) -> Vec<(String, String)> {
+async fn needles(life: &Life) -> Result<Vec<(String, String)>, Broken> {
     let mut needles = life.script.needles.clone();
-    let Ok(kept) = Kept::open(&life.doors(), &life.script.file) else { return needles };
-    let Ok(bundle) = bundle(&kept).await else { return needles };
-    let names = ["key", "token", "secret", "secretboxencryptionsecret", "bootstraptoken"];
+    let unread = |why: &str| Broken::new(5, "while it stood", "the secrets can be looked for", &[why.to_owned()]);
+    let kept = Kept::open(&life.doors(), &life.script.file).map_err(|why| unread(&why))?;
+    let bundle = bundle(&kept).await.map_err(|trouble| unread(trouble.told()))?;
+    let before = needles.len();
+    let names = ["key", "token", "secret", "secretboxencryptionsecret", "aescbcencryptionsecret", "bootstraptoken"];
     for line in bundle.save().expose().lines() {
         let Some((name, value)) = line.split_once(": ") else { continue };
         let (name, value) = (name.trim().trim_start_matches("- "), value.trim().trim_matches('"'));
@@ -274,19 +276,20 @@ async fn needles(life: &Life) -> Vec<(String, String)> {
             needles.push((format!("{name} of the Talos bundle"), value.to_owned()));
         }
     }
-    needles
+    if needles.len() == before { Err(unread("the Talos bundle has none")) } else { Ok(needles) }
 }
 
 /// What the state says of each layer.
-async fn records(life: &Life) -> BTreeMap<String, Value> {
+async fn records(life: &Life) -> Result<BTreeMap<String, Value>, Broken> {
     let mut records = BTreeMap::new();
-    let Ok(kept) = Kept::open(&life.doors(), &life.script.file) else { return records };
-    let Ok(Some(castle)) = kept.castle_id().await else { return records };
-    let Ok(mut state) = kept.state(castle) else { return records };
+    let unread = |why: &str| Broken::new(3, "while it stood", "the state can be read", &[why.to_owned()]);
+    let kept = Kept::open(&life.doors(), &life.script.file).map_err(|why| unread(&why))?;
+    let castle = kept.castle_id().await.map_err(|why| unread(&why))?.ok_or_else(|| unread("there is none"))?;
+    let mut state = kept.state(castle).map_err(|why| unread(&why))?;
     for layer in [castle_layers::secrets::layer(), castle_layers::platform::layer()] {
-        if let Ok(Some(record)) = state.latest(&layer).await {
-            records.insert(layer.to_string(), record.payload);
-        }
+        let record = state.latest(&layer).await.map_err(|error| unread(&error.to_string()))?;
+        let record = record.ok_or_else(|| unread(&format!("there is no record of {layer}")))?;
+        records.insert(layer.to_string(), record.payload);
     }
-    records
+    Ok(records)
 }

@@ -22,6 +22,7 @@ fn help_says_what_there_is() {
         &["handover", "--help"],
         &["down", "--help"],
         &["adopt", "--help"],
+        &["rehearse", "--help"],
     ] {
         let ran = world.castle(args);
         assert_eq!(ran.code, Some(0));
@@ -73,6 +74,7 @@ fn completions_and_manual_pages_know_the_verbs() {
         "-owners",
         "-plan",
         "-rebirth",
+        "-rehearse",
         "-schema",
         "-secrets",
         "-state",

@@ -32,6 +32,7 @@ mod preflight;
 mod problems;
 mod raising;
 mod reborn;
+mod rehearsing;
 mod room;
 mod scaling;
 mod secrets;

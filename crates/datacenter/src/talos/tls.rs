@@ -25,7 +25,6 @@ use super::identity::{self, Identity};
 use super::route::Door;
 use super::{KUBERNETES_PORT, TALOS_PORT};
 use crate::datacenter::Datacenter;
-use crate::transport::loopback::prompt;
 use crate::world::World;
 
 /// What listens where.
@@ -128,7 +127,8 @@ async fn listen(
             };
             // A connection that broke before it was one is nobody's loss.
             let Ok((stream, _)) = accepted else { continue };
-            let stream = prompt(stream);
+            // As everywhere: where it is refused, it is only slower.
+            let _ = stream.set_nodelay(true);
             let (datacenter, acceptor, mut over) = (datacenter.clone(), acceptor.clone(), over.clone());
             tokio::spawn(async move {
                 tokio::select! {

@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
@@ -132,7 +132,8 @@ async fn listen(
             accepted = listener.accept() => {
                 // A connection that broke before it was one is nobody's loss.
                 let Ok((stream, _)) = accepted else { continue };
-                let stream = prompt(stream);
+                // Small answers do not wait for earlier ones to be acknowledged. Where that is refused, it is only slower.
+                let _ = stream.set_nodelay(true);
                 let (datacenter, behind, acceptor) = (datacenter.clone(), behind.clone(), acceptor.clone());
                 let mut ended = ended.clone();
                 tokio::spawn(async move {
@@ -160,13 +161,6 @@ async fn listen(
             }
         }
     }
-}
-
-/// A connection whose small answers do not wait for earlier ones to be acknowledged, as those of any server.
-pub(crate) fn prompt(stream: TcpStream) -> TcpStream {
-    // Where that is refused, it is only slower.
-    let _ = stream.set_nodelay(true);
-    stream
 }
 
 /// Who a listener is.

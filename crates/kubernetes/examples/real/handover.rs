@@ -10,7 +10,8 @@ use crate::{Ground, fault, is_well, mark};
 
 const COMPONENT: &str = "metallb";
 const CONTROLLER: &str = "kustomize-controller";
-const KUSTOMIZATION: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/flux-system/kustomizations/apps";
+pub(crate) const KUSTOMIZATION: &str =
+    "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/flux-system/kustomizations/apps";
 
 fn keys(objects: &[Object]) -> BTreeSet<Key> {
     objects.iter().map(Object::key).collect()

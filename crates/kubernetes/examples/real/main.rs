@@ -344,6 +344,11 @@ async fn ends(ground: &Ground) {
     let definitions = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let defined = ground.api.list(&definitions, &Scope::default()).await.unwrap().objects;
     warm_up(ground, &defined).await;
+    let kept = fault(&ground.converge("flux", &[]).await);
+    let told = "Kustomization flux-system/apps would go with it, and belongs to Flux";
+    ground.hold("a definition of somebody's objects is not removed", kept.guarded && kept.evidence == told);
+    let gone = ground.clients.ask("admin", "DELETE", handover::KUSTOMIZATION, &[], "").await.unwrap();
+    assert_eq!(gone.status, 200);
     for component in ComponentName::ALL.into_iter().rev() {
         let report = ground.converge(component.word(), &[]).await;
         ground.hold(&format!("{component} is pruned to the last object"), is_well(&report));

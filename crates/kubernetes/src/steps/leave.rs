@@ -15,6 +15,8 @@ use crate::model::{Key, Kind, Object, condition};
 
 /// The label of a node that leaves: which castle sent it away.
 const LEAVING: &str = "castle.dev/leaving";
+/// The label of a node that leaves and that somebody else had closed before: it stays closed if it is taken back.
+const CLOSED_BEFORE: &str = "castle.dev/closed-before";
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
@@ -77,8 +79,7 @@ impl Step for Drain {
                 let fault = Fault::guard(&self.node, "is a control plane, and castle takes none away yet");
                 return Err(fault.next("put it back into castle.yaml"));
             }
-            let is_open = node.at("/spec/unschedulable") != &Value::Bool(true)
-                || node.label(LEAVING) != Some(self.castle.as_str());
+            let is_open = !is_closed(&node) || node.label(LEAVING) != Some(self.castle.as_str());
             let pods = remaining(api, &node).await?;
             let pods = pods.into_iter().filter(|pod| !pod.is_ending() && !comes_back(pod)).collect();
             Ok(Some(Burden { node, is_open, pods }))
@@ -106,7 +107,10 @@ impl Step for Drain {
         Box::pin(async move {
             let Some(Burden { node, pods, .. }) = burden else { return Ok(()) };
             if change.verb == "cordon" {
-                let away = api.alter(node, &json!({LEAVING: self.castle}), &json!({"unschedulable": true})).await;
+                let was_closed = is_closed(node) && node.label(LEAVING).is_none();
+                let closed = if was_closed { json!("yes") } else { json!(node.label(CLOSED_BEFORE)) };
+                let labels = json!({LEAVING: self.castle, CLOSED_BEFORE: closed});
+                let away = api.alter(node, &labels, &json!({"unschedulable": true})).await;
                 return away.map_err(|trouble| trouble.fault(&node.key()));
             }
             let mut refused = None;
@@ -131,6 +135,10 @@ impl Step for Drain {
     fn output(&self, _: &Self::Needs, _: &Option<Burden>) -> Drained {
         Drained
     }
+}
+
+fn is_closed(node: &Object) -> bool {
+    node.at("/spec/unschedulable") == &Value::Bool(true)
 }
 
 /// Why a Pod stays where it is.
@@ -227,13 +235,21 @@ pub struct Left {
     wanted: BTreeSet<String>,
     /// The nodes whose machines go in this run.
     leaving: Vec<String>,
+    /// Whether a node that was sent away earlier may still have a machine.
+    only_these: bool,
 }
 
 impl Left {
     /// The step for a castle with these nodes, of which others leave just now.
     #[must_use]
     pub fn new(castle: &str, wanted: impl IntoIterator<Item = String>, leaving: Vec<String>) -> Self {
-        Self { castle: castle.to_owned(), wanted: wanted.into_iter().collect(), leaving }
+        Self { castle: castle.to_owned(), wanted: wanted.into_iter().collect(), leaving, only_these: false }
+    }
+
+    /// Forgets those that leave just now, and none that was sent away earlier: its machine may still be there.
+    #[must_use]
+    pub fn only_these(self) -> Self {
+        Self { only_these: true, ..self }
     }
 }
 
@@ -252,6 +268,10 @@ impl Step for Left {
                     nodes.extend(node(api, name).await?);
                 }
             }
+            let is_settled = |node: &Object| {
+                self.wanted.contains(node.name()) || self.leaving.iter().any(|name| name == node.name())
+            };
+            nodes.retain(|node| !self.only_these || is_settled(node));
             Ok(nodes)
         })
     }
@@ -261,8 +281,10 @@ impl Step for Left {
         let name = node.name();
         Decision::Change(match self.wanted.contains(name) {
             true => {
-                let change = Change::new("uncordon", Impact::InPlace);
-                change.differing(&format!("scheduling on {name}"), Some("off".to_owned()), Some("on".to_owned()))
+                let (verb, back) =
+                    if node.label(CLOSED_BEFORE).is_some() { ("keep", "as it was before") } else { ("uncordon", "on") };
+                let change = Change::new(verb, Impact::InPlace);
+                change.differing(&format!("scheduling on {name}"), Some("off".to_owned()), Some(back.to_owned()))
             }
             false => Change::new("forget", Impact::Destroy).differing(name, Some("a node".to_owned()), None),
         })
@@ -277,8 +299,10 @@ impl Step for Left {
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             let Some(node) = nodes.first() else { return Ok(()) };
-            let done = if change.verb == "uncordon" {
-                api.alter(node, &json!({LEAVING: null}), &json!({"unschedulable": null})).await
+            let done = if change.verb != "forget" {
+                let stays = if node.label(CLOSED_BEFORE).is_some() { json!(true) } else { Value::Null };
+                let labels = json!({LEAVING: null, CLOSED_BEFORE: null});
+                api.alter(node, &labels, &json!({"unschedulable": stays})).await
             } else {
                 api.delete(node).await
             };

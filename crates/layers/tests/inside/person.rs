@@ -33,7 +33,12 @@ impl Person {
 
     /// Makes an object, as `kubectl create` does.
     pub(crate) async fn create(&self, collection: &str, object: &Value) {
-        self.ask(Method::POST, &format!("{collection}?fieldManager=kubectl-create"), "application/json", object).await;
+        self.create_by("kubectl-create", collection, object).await;
+    }
+
+    /// Has a program make an object.
+    pub(crate) async fn create_by(&self, program: &str, collection: &str, object: &Value) {
+        self.ask(Method::POST, &format!("{collection}?fieldManager={program}"), "application/json", object).await;
     }
 
     /// Changes an object, as `kubectl edit` does.

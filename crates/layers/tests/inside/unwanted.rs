@@ -127,6 +127,14 @@ fn a_definition_of_somebody_elses_objects_stays() {
         assert!(writes.is_empty(), "{writes:?}");
         assert!(keep.datacenter().object(BLUE, "secrets", "default", "mine").is_some());
         person.delete(&format!("{path}/mine")).await;
+        // Programs leave no claim, and want what they have made all the same.
+        person.create_by("some-program", path, &mine).await;
+        let said = one(&keep.furnished().await);
+        assert!(said.is_guarded);
+        let why =
+            "ExternalSecret default/mine would go with it, and belongs to somebody whose name castle does not know";
+        said.is(&format!("CustomResourceDefinition {definition}"), why, &next);
+        person.delete(&format!("{path}/mine")).await;
         removed(keep, ComponentName::ExternalSecrets).await;
     });
 }

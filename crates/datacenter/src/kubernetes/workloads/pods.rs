@@ -13,8 +13,8 @@ use crate::kubernetes::value;
 
 mod asked;
 
-/// How many seconds a node must be gone before its pods are collected.
-const QUARANTINE: f64 = 40.0;
+/// How long a node must be gone before its pods are collected, however quick everything else is.
+const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// What happens to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +62,7 @@ impl Kube {
         let node = value::text(pod, "spec.nodeName");
         if !node.is_empty() && self.get("nodes", "", node).is_none() {
             // Its node is not there any more: nobody else ends it.
-            return self.plan(self.scaled(QUARANTINE), Due::Pod(Moment::gone(pod)));
+            return self.plan(QUARANTINE, Due::Pod(Moment::gone(pod)));
         }
         if value::is_deleting(pod) || ["Succeeded", "Failed"].contains(&value::text(pod, "status.phase")) {
             return;

@@ -106,7 +106,7 @@ impl Kube {
             });
             for node in placed {
                 let own = format!("{name}-r-{}", self.suffix(8));
-                let spec = json!({ "volumeName": name, "nodeID": node, "dataEngine": "v1" });
+                let spec = json!({ "volumeName": name, "nodeID": node, "dataEngine": "v1", "healthyAt": self.stamp(), "failedAt": "" });
                 let labels = json!({ "longhornvolume": name, "longhornnode": node });
                 let metadata = json!({ "name": own, "namespace": NAMESPACE, "labels": labels });
                 self.make(&WRITER, REPLICAS, json!({ "metadata": metadata, "spec": spec }));

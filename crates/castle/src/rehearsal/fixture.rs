@@ -1,0 +1,63 @@
+//! Castles and worlds for tests.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use castle_rehearsal::in_virtual_time;
+
+use super::{Life, Props, Script};
+use crate::doors::Doors;
+
+/// A small castle that has one of everything, on two hosts, with references of every kind.
+pub(crate) const SMALL: &str = "castle: green
+platform:
+  proxmox:
+    endpoint: https://pve.lan:8006
+    fingerprint: \"AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99\"
+    token: sops:secrets.enc.yaml#proxmox.token
+    nodes: [pve1, pve2]
+    storage: {disks: tank, images: local}
+    bridge: vmbr1
+    pool: castles
+    vmids: 421-432
+talos:
+  version: v1.13.9
+  serviceAccountKey: p256
+  mirrors: {docker.io: {endpoints: ['https://mirror.lan'], credential: 'file:registry.txt'}}
+kubernetes: {version: v1.36.3}
+network: {cidr: 192.168.1.0/24, gateway: 192.168.1.1, nameservers: [192.168.1.1], vip: 192.168.1.210}
+nodes:
+  controlPlanes: {count: 1, firstAddress: 192.168.1.211, cores: 4, memory: 4GiB, disk: 32GiB}
+  workers: {count: 1, firstAddress: 192.168.1.214, cores: 4, memory: 8GiB, disk: 32GiB}
+storage: none
+secrets:
+  infisical: {region: eu, project: lab, environment: prod, path: /castles/green, identity: 'sops:secrets.enc.yaml#infisical'}
+gitops:
+  repository: ssh://git@git.lan/me/green.git
+  credential: vault:GIT_TOKEN
+  ageKey: env:AGE_KEY
+  critical: {apps: 10m}
+state: {recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]}
+";
+
+/// The script of the castle that this path means.
+pub(crate) fn script(path: &Path) -> Arc<Script> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    Arc::new(runtime.block_on(Script::of(&Doors::system(), path, Props::default())).unwrap())
+}
+
+/// The script of a castle.yaml.
+#[allow(clippy::disallowed_methods, reason = "a file to be read through the doors of the system")]
+pub(crate) fn written(text: &str) -> Arc<Script> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("castle.yaml"), text).unwrap();
+    script(folder.path())
+}
+
+/// Runs `work` in a world of this seed, on a thread that has room for it.
+pub(crate) fn in_a_world<T: Send>(script: &Arc<Script>, seed: u64, work: impl AsyncFnOnce(&Life) -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let world = || in_virtual_time(async |clock| work(&Life::begin(script, seed, clock)).await).unwrap();
+        std::thread::Builder::new().stack_size(8 << 20).spawn_scoped(scope, world).unwrap().join().unwrap()
+    })
+}
