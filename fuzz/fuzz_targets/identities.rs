@@ -18,7 +18,7 @@ static SEALED: LazyLock<Sealed> = LazyLock::new(|| {
     let mut fresh = Opened::fresh("fuzzed", Format::Yaml, b"a: 1\n", &policy, &SystemEntropy).unwrap();
     Sealed::read("fuzzed", Format::Yaml, &fresh.seal(UNIX_EPOCH, &SystemEntropy).unwrap()).unwrap()
 });
-static SEAL: LazyLock<Seal> = LazyLock::new(|| Seal::own(&[Seal::mint_identity()]).unwrap());
+static SEAL: LazyLock<Seal> = LazyLock::new(|| Seal::own(&[Seal::mint_identity(&SystemEntropy).unwrap()]).unwrap());
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let _ = SEAL.open(bytes);

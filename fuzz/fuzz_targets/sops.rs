@@ -14,7 +14,7 @@ use castle_seams::{SystemDisk, SystemEntropy};
 /// One for the whole run: that which seeds were encrypted for, or a new one.
 static IDENTITY: LazyLock<Secret> = LazyLock::new(|| match std::env::var("SOPS_AGE_KEY") {
     Ok(given) => Secret::from(given),
-    Err(_) => Secret::from(castle_engine::Seal::mint_identity()),
+    Err(_) => Secret::from(castle_engine::Seal::mint_identity(&SystemEntropy).unwrap()),
 });
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -110,7 +110,7 @@ pub fn conclude(
     more: Map<String, Value>,
     printer: &mut Printer,
 ) -> Exit {
-    let Driven { report, took, stories } = driven;
+    let Driven { report, took, stories, .. } = driven;
     let count = |how: fn(&Outcome) -> bool| report.ended(how).count();
     let failed = count(|outcome| matches!(outcome, Outcome::Failed { .. }));
     let guarded = count(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded));
@@ -120,15 +120,20 @@ pub fn conclude(
     let acted = count(|outcome| matches!(outcome, Outcome::Done { effects } if *effects > 0));
     // What is still there is not gone, whatever the steps say.
     let has_leftovers = more.get("leftovers").and_then(Value::as_array).is_some_and(|left| !left.is_empty());
+    let held_up = held_up(verb, driven);
     let (result, exit) = match () {
         () if report.interrupted => ("interrupted", Exit::Interrupted),
         () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),
-        () if failed > 0 || !remaining.is_empty() || has_leftovers => ("failed", Exit::Failed),
+        () if failed > 0 || !remaining.is_empty() || has_leftovers || held_up.is_some() => ("failed", Exit::Failed),
         () if acted == 0 && changed != "gone" => ("unchanged", Exit::Done),
         () => (changed, Exit::Done),
     };
     let total = report.outcomes.len();
-    let problems = told_problems(report, stories, changed == "gone", printer);
+    let mut problems = told_problems(report, stories, changed == "gone", printer);
+    if let Some((summary, next)) = held_up {
+        printer.complain_to_people(&format!("{summary}\n  next: {next}"));
+        problems.push(json!({"severity": "error", "summary": summary, "hint": next}));
+    }
     let layers = layers(report);
     if report.interrupted {
         let names = remaining.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
@@ -222,6 +227,29 @@ fn say_times(layers: &[LayerTime], timeline: &Timeline, took: Duration, printer:
 /// What went wrong: said to people, and as objects for programs.
 pub(crate) fn problems(report: &Report, printer: &mut Printer) -> Vec<Value> {
     told_problems(report, &Stories::default(), false, printer)
+}
+
+/// What keeps the layers that were chosen from coming to be, and the next command: changes in layers that were only looked at.
+fn held_up(verb: &str, Driven { layers, report, .. }: &Driven) -> Option<(String, String)> {
+    let mut held = 0;
+    let mut first: Vec<String> = Vec::new();
+    for (_, outcome) in report.outcomes.iter().filter(|(step, _)| layers.contains(&step.layer)) {
+        let Outcome::Skipped { because } = outcome else { continue };
+        if matches!(report.outcome(because), Some(Outcome::Planned { .. })) {
+            held += 1;
+            first.push(because.layer.to_string());
+        }
+    }
+    first.sort();
+    first.dedup();
+    if held == 0 {
+        return None;
+    }
+    let steps = if held == 1 { "1 step waits".to_owned() } else { format!("{held} steps wait") };
+    let which = first.join(", ");
+    let summary = format!("{steps} for changes in layers that were only looked at: {which}");
+    let all = first.into_iter().chain(layers.iter().map(ToString::to_string));
+    Some((summary, format!("castle {verb}{}", all.map(|layer| format!(" --layer {layer}")).collect::<String>())))
 }
 
 /// What to do about a fault, if it does not say so itself.

@@ -37,8 +37,8 @@ pub struct Setting<'s> {
     pub name: String,
     /// Its nodes: steps that are called after one of them are about it.
     pub nodes: Vec<String>,
-    /// Only this layer may be changed.
-    pub layer: Option<Layer>,
+    /// Only these layers may be changed; all, if there is none.
+    pub layers: Vec<Layer>,
     /// How long it may take in all.
     pub within: Option<Duration>,
     /// Whether it goes on from another run of the same verb: what that has left open was told.
@@ -61,6 +61,8 @@ pub struct Setting<'s> {
 
 /// A run that has ended, before anything is said of how.
 pub struct Driven {
+    /// The layers that might be changed; all, if there is none.
+    pub layers: Vec<Layer>,
     /// How each step ended.
     pub report: Report,
     /// How long it took.
@@ -80,7 +82,7 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
         castle,
         name,
         nodes,
-        layer,
+        layers,
         within,
         goes_on,
         folder,
@@ -124,7 +126,7 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
     let teller = Teller { place: Mutex::new(Place { printer, live, stories: Stories::default() }) };
     let tools = Tools { clock, entropy, fence, listener: &teller, signals: Some(signals), journal: Some(&journal) };
     let start = clock.monotonic();
-    let wanted = Wanted { layer, within, ..Wanted::all(castle) };
+    let wanted = Wanted { layers, within, ..Wanted::all(castle) };
     let report = teller.watched(clock, start, run(&graph, tools, &wanted)).await;
     let took = clock.monotonic().saturating_sub(start);
     // For people and for the next run's predictions; that they cannot be kept is no failure of the run.
@@ -137,7 +139,7 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
         keep(PREDICTIONS, serde_json::to_vec(&predictions).unwrap_or_default());
     }
     let stories = std::mem::take(&mut teller.place().stories);
-    Ok(Driven { report, took, stories })
+    Ok(Driven { layers: wanted.layers, report, took, stories })
 }
 
 /// The journal of a castle: each of its lives has one.

@@ -1,5 +1,8 @@
 //! A castle that somebody else has raised, and that becomes this one's: shown first, then marked, and nothing else of it changed.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
 
 use castle_engine::{Difference, Fault, GraphBuilder, Impact, Outcome, Taking};
@@ -67,7 +70,7 @@ impl Foreign<'_> {
             let (after, _) = stand.keep_secrets(&mut graph, &ground, &room, &survey).await?;
             foreign::mark(&mut graph, &ground, &stand.site, &kept.castle, &kept.nodes, &after);
             let graph = graph.build().map_err(|error| Trouble::Failed(error.to_string()))?;
-            let driven = stand.drive("adopt", graph, &castle, None, &held.lease, printer).await?;
+            let driven = stand.drive("adopt", graph, &castle, Vec::new(), &held.lease, printer).await?;
             let is_done = driven.report.is_done();
             stand.remember(&room, is_done.then_some(placed.as_slice()), held.lease.epoch()).await?;
             let mut more = Map::new();

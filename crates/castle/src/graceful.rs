@@ -22,7 +22,7 @@ const WAITING: (u32, u32) = (9, 10);
 const MOST: Duration = Duration::from_secs(60);
 
 const LATE: &str = "was not done in time";
-const MORE: &str = "another time: castle down --graceful --within 15m";
+const MORE: &str = "another time: --graceful --within 15m";
 
 /// How long to wait of this share.
 fn waiting(share: Duration) -> Duration {

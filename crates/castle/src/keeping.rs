@@ -1,18 +1,17 @@
 //! What castle remembers of a castle: where it is kept, who may read it, and who is just writing.
 
+mod leases;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use castle_engine::{
-    Applicant, CastleId, Class, DirectoryStore, Fault, HEARTBEAT, LIFE, Lease, LeaseError, Memory, Seal, State, Store,
-    Taking, lineage, look,
-};
+use castle_engine::{CastleId, Class, DirectoryStore, Fault, Memory, Seal, State, Store, lineage};
 use castle_layers::cluster::Referred;
 use castle_layers::gitops::credential;
 use castle_layers::secrets::{Search, Strongroom};
 use castle_layers::vault::{BUNDLE, opened};
-use castle_seams::{Clock, DiskErrorKind, LockGuard};
+use castle_seams::{Clock, DiskErrorKind};
 use castle_secrets::Secret;
 use castle_secrets::validate::{Check, Kind, Origin};
 use castle_spec::model::{Platform, StateStore};
@@ -26,6 +25,8 @@ use crate::project;
 use crate::rehearsal;
 use crate::secret::{age_identities, members_there, secret};
 use crate::vault::Chamber;
+
+pub(crate) use leases::Denied;
 
 const NO_IDENTITY: &str = "there is no age identity: make one with `age-keygen -o ~/.config/sops/age/keys.txt`, or name it by \
                            SOPS_AGE_KEY_FILE";
@@ -124,7 +125,7 @@ impl Kept {
     fn embedded_identity(&self) -> Result<Zeroizing<String>, String> {
         let (disk, file) = (&self.doors.disk, self.folder.join("embedded.agekey"));
         disk.create_dir_all(&self.folder, 0o700).map_err(|error| error.to_string())?;
-        let fresh = Seal::mint_identity();
+        let fresh = Seal::mint_identity(self.doors.entropy.as_ref()).map_err(|error| error.to_string())?;
         match disk.create_new(&file, format!("{}\n", *fresh).as_bytes(), 0o600) {
             Ok(()) => Ok(fresh),
             Err(error) if error.kind == DiskErrorKind::AlreadyExists => {
@@ -161,56 +162,6 @@ impl Kept {
         let text = serde_json::to_vec(state.memory()).unwrap_or_default();
         self.doors.disk.create_dir_all(folder, 0o700).map_err(|error| error.to_string())?;
         self.doors.disk.replace(&file, &text, 0o600).map_err(|error| error.to_string())
-    }
-
-    /// Who seems to have died with the lease, and is watched for a while before it is taken from them; nothing if nobody did.
-    pub(crate) async fn silent_holder(&self) -> Option<String> {
-        let (holder, _) = look(self.store.as_ref(), &self.key()).await.ok()??;
-        let now = self.clock().wall();
-        let is_elsewhere = self.machine().map_or(true, |machine| machine != holder.machine);
-        (is_elsewhere && !holder.released && !holder.is_alive(now)).then(|| {
-            let (silent, watched) = (holder.silent_for(now).as_secs(), (HEARTBEAT * 2).as_secs());
-            let owner = &holder.owner;
-            format!("{owner} has worked on {} and is silent for {silent} s: watching for {watched} s", self.name())
-        })
-    }
-
-    /// Makes this process the only writer: first on this machine, then everywhere.
-    ///
-    /// `seen_epoch` is the highest epoch that marks in the world bear, as far as it is known.
-    pub(crate) async fn lease(&self, taking: Taking, seen_epoch: u64) -> Result<Held, Denied> {
-        let folder = self.own_folder();
-        let failed = |error: &dyn std::fmt::Display| Denied::Failed(error.to_string());
-        self.doors.disk.create_dir_all(&folder, 0o700).map_err(|error| failed(&error))?;
-        let turn = self.doors.disk.try_lock(&folder.join(".writer"), 0o600).map_err(|error| match error.kind {
-            DiskErrorKind::Locked => Denied::Busy(format!("another castle on this machine works on {}", self.name())),
-            _ => failed(&error),
-        })?;
-        let machine = self.machine().map_err(|why| failed(&why))?;
-        let applicant = Applicant { owner: self.owner(), machine, seen_epoch };
-        let doors = (self.doors.clock.clone(), self.doors.entropy.as_ref());
-        let lease = Lease::take(self.store.clone(), &self.key(), doors, &applicant, taking).await;
-        let lease = lease.map_err(|error| match error {
-            LeaseError::Held(_, silent) => {
-                let rest = LIFE.saturating_sub(silent).as_secs();
-                Denied::Busy(format!(
-                    "{error}\n  next: castle lease show tells whether they live; if they are silent for {rest} s more, castle goes \
-                     on without them; castle lease take takes it from them at once"
-                ))
-            }
-            error => failed(&error),
-        })?;
-        Ok(Held { lease, _turn: turn })
-    }
-
-    /// Who runs castle, for people.
-    fn owner(&self) -> String {
-        let variable = |name: &str| self.doors.variables.text(name).filter(|value| !value.is_empty());
-        let host = self.doors.disk.read(Path::new("/proc/sys/kernel/hostname"), 4096).unwrap_or_default();
-        let host = Some(String::from_utf8_lossy(&host).trim().to_owned()).filter(|host| !host.is_empty());
-        let host = host.or_else(|| variable("HOSTNAME")).unwrap_or_else(|| "unknown".to_owned());
-        let user = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(|| "someone".to_owned());
-        format!("{user}@{host}")
     }
 
     /// The castle's vault, if its file names one: opened once, asked nothing yet.
@@ -357,32 +308,6 @@ impl Kept {
             })
         }))
     }
-
-    /// What tells this machine from others: drawn once, and kept beside the lock whose being free tells that a holder of this name is
-    /// dead. (The system's own machine id will not do: copies of one image share it.)
-    fn machine(&self) -> Result<String, String> {
-        let file = self.folder.join(".machine");
-        let mut drawn = [0; 16];
-        self.doors.entropy.fill(&mut drawn).map_err(|error| error.to_string())?;
-        let fresh: String = drawn.iter().map(|byte| format!("{byte:02x}")).collect();
-        match self.doors.disk.create_new(&file, fresh.as_bytes(), 0o600) {
-            Ok(()) => Ok(fresh),
-            Err(error) if error.kind == DiskErrorKind::AlreadyExists => {
-                let known = self.doors.disk.read(&file, 4096).map_err(|error| error.to_string())?;
-                let known = String::from_utf8_lossy(&known).trim().to_owned();
-                // Cut off while it was written: a name that nobody has yet is as good as any.
-                if known.len() == fresh.len() {
-                    return Ok(known);
-                }
-                self.doors
-                    .disk
-                    .replace(&file, fresh.as_bytes(), 0o600)
-                    .map(|()| fresh)
-                    .map_err(|error| error.to_string())
-            }
-            Err(error) => Err(error.to_string()),
-        }
-    }
 }
 
 /// Whether a part of a credential is what opens the repository, and so has a form to be held against.
@@ -399,26 +324,4 @@ fn kind_of(credential: &Secret) -> Option<Kind> {
         _ if text.lines().count() == 1 && !text.starts_with('{') => Some(Kind::Line),
         _ => None,
     }
-}
-
-/// Why there is no right to write.
-#[derive(Debug)]
-pub(crate) enum Denied {
-    /// Someone else has it.
-    Busy(String),
-    /// It could not be had.
-    Failed(String),
-}
-
-impl std::fmt::Display for Denied {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (Self::Busy(why) | Self::Failed(why)) = self;
-        f.write_str(why)
-    }
-}
-
-/// The right to write: the lease, and this machine's own lock, which ends with the process.
-pub(crate) struct Held {
-    pub(crate) lease: Lease,
-    _turn: Box<dyn LockGuard>,
 }

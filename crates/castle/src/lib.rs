@@ -16,6 +16,7 @@ mod graceful;
 mod hypervisor;
 mod issuing;
 mod keeping;
+mod leaving;
 mod live;
 mod output;
 mod planned;
@@ -58,7 +59,12 @@ pub fn main() -> ExitCode {
     let doors = Doors::system();
     let mut printer = Printer::new(&cli.global);
     let exit = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(commands::perform(&cli.command, &doors, &mut printer)),
+        Ok(runtime) => {
+            let exit = runtime.block_on(commands::perform(&cli.command, &doors, &mut printer));
+            // A key that is still looked for, and that nobody needs any more, is not waited for.
+            runtime.shutdown_background();
+            exit
+        }
         Err(_) => Exit::Failed,
     };
     exit.into()

@@ -8,8 +8,12 @@
 mod bad_days;
 mod blueprint;
 #[cfg(test)]
+mod defects;
+#[cfg(test)]
 pub(crate) mod fixture;
 mod life;
+mod needles;
+mod picture;
 mod promises;
 mod script;
 mod standins;
@@ -19,8 +23,10 @@ mod tests;
 mod world;
 
 #[cfg(test)]
-pub(crate) use life::Life;
+pub(crate) use life::{At, Kill, Life, Told};
 pub(crate) use promises::Broken;
+#[cfg(test)]
+pub(crate) use promises::forget;
 pub(crate) use script::{Props, Script};
 pub(crate) use world::{Rehearsed, rehearse};
 

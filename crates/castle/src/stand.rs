@@ -1,16 +1,14 @@
 //! Where a verb stands that speaks with the hypervisor: the file, the memory, the site, and which castle it is.
 
+mod running;
+mod trouble;
+
 use std::collections::BTreeSet;
-use std::future::poll_fn;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use castle_engine::{
-    Alone, CastleId, Deaf, Graph, GraphBuilder, Handle, Layer, Lease, Report, Seal, StepId, Tools, Wanted, lineage, run,
-};
+use castle_engine::{CastleId, Graph, GraphBuilder, Handle, StepId, lineage};
 use castle_layers::platform::{self, Design, Doomed};
 use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{Placed, Site, Survey, cluster, place, survey, unwanted, vault};
@@ -23,11 +21,13 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::doors::Doors;
-use crate::drive::{Driven, Setting, drive};
 use crate::furnish::Furnishing;
 use crate::hypervisor;
-use crate::keeping::{Denied, Kept};
-use crate::output::{Exit, Printer};
+use crate::keeping::Kept;
+use crate::output::Printer;
+
+pub(crate) use running::{Bounds, while_held};
+pub(crate) use trouble::{Trouble, end, with_next};
 
 /// The lineage of a castle that nobody has raised yet: no mark bears it.
 pub(crate) const UNBORN: &str = "unborn";
@@ -42,73 +42,6 @@ const KNOCKING: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs
 pub(crate) const LOOKING: Duration = Duration::ZERO;
 /// How long `up` waits for a node that does not answer: longer than an image and a boot take on a slow disk.
 pub(crate) const RAISING: Duration = Duration::from_secs(15 * 60);
-
-/// Why a verb does not come to its end.
-#[derive(Debug)]
-pub(crate) enum Trouble {
-    /// It has been said.
-    Said(Exit),
-    /// What was asked for cannot be.
-    Invalid(String),
-    /// It did not work.
-    Failed(String),
-    /// It would not be safe.
-    Refused(String),
-}
-
-impl Trouble {
-    /// Why, for people; nothing if it has been said.
-    pub(crate) fn told(&self) -> &str {
-        match self {
-            Self::Said(_) => "",
-            Self::Invalid(why) | Self::Failed(why) | Self::Refused(why) => why,
-        }
-    }
-}
-
-impl From<Exit> for Trouble {
-    fn from(exit: Exit) -> Self {
-        Self::Said(exit)
-    }
-}
-
-impl From<Denied> for Trouble {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::Busy(why) => Self::Refused(why),
-            Denied::Failed(why) => Self::Failed(why),
-        }
-    }
-}
-
-/// A fault with what to do about it.
-pub(crate) fn with_next(fault: &castle_engine::Fault) -> String {
-    let next = if fault.next.is_empty() { String::new() } else { format!("\n  next: {}", fault.next) };
-    format!("{fault}{next}")
-}
-
-impl From<castle_engine::Fault> for Trouble {
-    fn from(fault: castle_engine::Fault) -> Self {
-        let text = with_next(&fault);
-        if fault.guarded { Self::Refused(text) } else { Self::Failed(text) }
-    }
-}
-
-impl From<castle_proxmox::model::Refusal> for Trouble {
-    fn from(refusal: castle_proxmox::model::Refusal) -> Self {
-        castle_engine::Fault::from(refusal).into()
-    }
-}
-
-/// The exit code of a verb; says why it did not come to its end, unless that has been said.
-pub(crate) fn end(verb: &str, ended: Result<Exit, Trouble>, printer: &mut Printer) -> Exit {
-    match ended {
-        Ok(exit) | Err(Trouble::Said(exit)) => exit,
-        Err(Trouble::Invalid(why)) => printer.invalid(verb, &why),
-        Err(Trouble::Failed(why)) => printer.failed(verb, &why),
-        Err(Trouble::Refused(why)) => printer.refused(verb, &why),
-    }
-}
 
 /// Where a verb stands.
 pub(crate) struct Stand {
@@ -133,19 +66,6 @@ pub(crate) struct Identity {
     pub(crate) is_born: bool,
     /// The highest epoch that its marks bear, where they were read.
     pub(crate) seen_epoch: u64,
-}
-
-/// What a run is held to.
-#[derive(Default)]
-pub(crate) struct Bounds<'b> {
-    /// Only this layer may be changed.
-    pub(crate) layer: Option<Layer>,
-    /// What the state is sealed with, for whoever writes it.
-    pub(crate) seal: Option<&'b Seal>,
-    /// How long it may take in all.
-    pub(crate) within: Option<Duration>,
-    /// Whether it goes on from another run of the same verb.
-    pub(crate) goes_on: bool,
 }
 
 impl Stand {
@@ -395,77 +315,4 @@ impl Stand {
         }
         self.kept.remember(&state).map_err(Trouble::Failed)
     }
-
-    /// Runs a graph for a verb, under a lease.
-    pub(crate) async fn drive(
-        &self,
-        verb: &str,
-        graph: Graph,
-        castle: &CastleId,
-        layer: Option<Layer>,
-        lease: &Lease,
-        printer: &mut Printer,
-    ) -> Result<Driven, Trouble> {
-        let seal = self.kept.seal().map_err(Trouble::Failed)?;
-        let bounds = Bounds { layer, seal: Some(&seal), ..Bounds::default() };
-        self.drive_with(verb, graph, castle, bounds, lease, printer).await
-    }
-
-    /// The same for whoever writes no state, and needs no key to it.
-    pub(crate) async fn drive_with(
-        &self,
-        verb: &str,
-        graph: Graph,
-        castle: &CastleId,
-        Bounds { layer, seal, within, goes_on }: Bounds<'_>,
-        lease: &Lease,
-        printer: &mut Printer,
-    ) -> Result<Driven, Trouble> {
-        let signals = self.kept.doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
-        let doors = &self.kept.doors;
-        let setting = Setting {
-            verb,
-            castle: castle.clone(),
-            name: self.kept.name(),
-            nodes: self.kept.nodes.iter().map(|node| node.name.value.clone()).collect(),
-            layer,
-            within,
-            goes_on,
-            folder: &self.kept.own_folder(),
-            disk: doors.disk.clone(),
-            clock: doors.clock.as_ref(),
-            entropy: doors.entropy.as_ref(),
-            fence: lease,
-            seal,
-            signals: signals.as_ref(),
-        };
-        Ok(drive(graph, setting, printer).await?)
-    }
-
-    /// Runs a graph without changing anything.
-    pub(crate) async fn look(&self, graph: &Graph, castle: &CastleId) -> Report {
-        let (clock, entropy) = (self.kept.doors.clock.as_ref(), self.kept.doors.entropy.as_ref());
-        let fence = Alone { epoch: 0 };
-        let tools = Tools { clock, entropy, fence: &fence, listener: &Deaf, signals: None, journal: None };
-        // Whoever only looks does not wait for long.
-        let retry =
-            castle_engine::Retry { attempts: 3, first: Duration::from_millis(300), longest: Duration::from_secs(2) };
-        run(graph, tools, &Wanted { retry, ..Wanted::all(castle.clone()) }).await
-    }
-}
-
-/// Works while a lease is held: its heart beats meanwhile. That it is lost is for the fence to say, before the next effect.
-pub(crate) async fn while_held<T>(lease: &Lease, work: impl Future<Output = T>) -> T {
-    let (mut work, mut beating) = (pin!(work), pin!(lease.keep()));
-    let mut is_lost = false;
-    poll_fn(|context| {
-        if !is_lost && beating.as_mut().poll(context).is_ready() {
-            is_lost = true;
-        }
-        match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }

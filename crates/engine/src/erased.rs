@@ -20,6 +20,8 @@ pub(crate) struct Seen {
 
 pub(crate) trait AnyStep: Send + Sync {
     fn foresee(&self) -> Option<Change>;
+    /// Whether all values that it needs have been given.
+    fn is_fed(&self, outputs: &Outputs) -> bool;
     fn observe<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Result<Seen, Fault>>;
     fn act<'a>(
         &'a self,
@@ -57,6 +59,10 @@ impl<N: Needs, S> With<N, S> {
 impl<N: Needs, S: Step<Needs = N::Values>> AnyStep for With<N, S> {
     fn foresee(&self) -> Option<Change> {
         self.inner.foresee()
+    }
+
+    fn is_fed(&self, outputs: &Outputs) -> bool {
+        outputs.fetch(&self.needs).is_some()
     }
 
     fn observe<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Result<Seen, Fault>> {

@@ -43,8 +43,8 @@ pub struct Tools<'r> {
 pub struct Wanted {
     /// The castle.
     pub castle: CastleId,
-    /// Only this layer may be changed; the others are looked at.
-    pub layer: Option<Layer>,
+    /// Only these layers may be changed, the others are looked at; all, if there is none.
+    pub layers: Vec<Layer>,
     /// How to wait for what may pass.
     pub retry: Retry,
     /// How long effects that are under way may take to end once the run is interrupted.
@@ -57,7 +57,13 @@ impl Wanted {
     /// All layers, with the usual patience.
     #[must_use]
     pub fn all(castle: CastleId) -> Self {
-        Self { castle, layer: None, retry: Retry::default(), grace: Duration::from_secs(30), within: None }
+        Self { castle, layers: Vec::new(), retry: Retry::default(), grace: Duration::from_secs(30), within: None }
+    }
+
+    /// Whether a layer may be changed.
+    #[must_use]
+    pub fn chooses(&self, layer: &Layer) -> bool {
+        self.layers.is_empty() || self.layers.contains(layer)
     }
 }
 
@@ -166,8 +172,8 @@ struct Scheduler<'s> {
     outcomes: Vec<Ended>,
     /// What stands on something that is only planned.
     promised: Vec<bool>,
-    /// What was not begun, and said what it foresees.
-    foreseen: Vec<bool>,
+    /// What each waits for that is promised and will not be there in this run: the first such.
+    lacks: Vec<Option<u32>>,
     times: Vec<StepTime>,
 }
 
@@ -192,7 +198,7 @@ impl<'s> Scheduler<'s> {
             running: Running::new(),
             outcomes: (0..count).map(|_| Ended::NotYet).collect(),
             promised: vec![false; count],
-            foreseen: vec![false; count],
+            lacks: vec![None; count],
             times: vec![StepTime::default(); count],
         };
         for &slot in graph.order.iter().take_while(|&&slot| graph.needs.of(slot).is_empty()) {
@@ -252,7 +258,7 @@ impl<'s> Scheduler<'s> {
 
     fn start(&mut self, rank: u32) {
         let (shared, node) = (self.shared, &self.graph.nodes[rank as usize]);
-        let chosen = self.wanted.layer.as_ref().is_none_or(|layer| *layer == node.id.layer);
+        let chosen = self.wanted.chooses(&node.id.layer);
         let may_act = chosen && shared.journal.is_some();
         self.times[rank as usize].started_ns = shared.now_ns();
         shared.tell(|| What::StepStarted { step: node.id.clone() });
@@ -274,54 +280,90 @@ impl<'s> Scheduler<'s> {
             shared.tell_width(node.lane, width);
         }
         self.queues.stir(node.lane);
+        let fault = if let Outcome::Failed { fault } = &outcome { Some(fault) } else { None };
+        if self.lacks[rank as usize].is_some() && fault.is_some_and(|fault| !fault.guarded) {
+            // It was too early to look.
+            let lacking = self.foretell(rank);
+            return self.pass_on(rank, true, Some(lacking));
+        }
         shared.tell(|| What::StepEnded { step: node.id.clone(), outcome: outcome.clone() });
         // A plan goes on from what a step is expected to give.
         let is_planned = matches!(outcome, Outcome::Planned { .. });
         let is_expected = is_planned && shared.outputs.is_given(node.slot);
-        let has_failed = matches!(outcome, Outcome::Failed { .. });
         let (is_done, remains) = (outcome.is_done() || is_expected, outcome == Outcome::Remaining);
-        let is_promised = !has_failed && (is_planned || self.promised[rank as usize]);
+        let is_promised = fault.is_none() && (is_planned || self.promised[rank as usize]);
         self.outcomes[rank as usize] = outcome.into();
-        if is_done {
-            for &later in self.graph.needed_by.of(rank) {
-                self.promised[later as usize] |= is_promised;
-                self.waits[later as usize] -= 1;
-                if self.waits[later as usize] == 0 {
-                    self.make_ready(later);
-                }
-            }
-        } else if !remains {
-            self.skip_behind(rank, is_promised);
+        match () {
+            () if remains => {}
+            () if is_done || is_promised => self.pass_on(rank, is_promised, (!is_done).then_some(rank)),
+            () => self.skip_behind(rank),
         }
     }
 
-    /// What needs a step that did not come to be is not begun. The first that failed is named, not the one in between. What
-    /// stands on something that is only planned says what it foresees.
-    fn skip_behind(&mut self, rank: u32, is_promised: bool) {
-        let (shared, graph) = (self.shared, self.graph);
+    /// Something has come to be, or is promised: what waited for it may begin. In a plan, order alone is no reason not to look:
+    /// whatever has all values that it needs does, and the rest says what it foresees.
+    fn pass_on(&mut self, mut rank: u32, mut is_promised: bool, mut lacking: Option<u32>) {
+        let mut foretold = Vec::new();
+        loop {
+            for &later in self.graph.needed_by.of(rank) {
+                let at = later as usize;
+                self.promised[at] |= is_promised;
+                self.lacks[at] = self.lacks[at].or(lacking);
+                self.waits[at] -= 1;
+                match self.waits[at] {
+                    0 if self.lacks[at].is_none() || self.may_look(later) => self.make_ready(later),
+                    0 => foretold.push((later, self.foretell(later))),
+                    _ => {}
+                }
+            }
+            let Some((next, lacks)) = foretold.pop() else { return };
+            (rank, is_promised, lacking) = (next, true, Some(lacks));
+        }
+    }
+
+    /// Whether a step can be looked at although something that should come before it is not there.
+    fn may_look(&self, rank: u32) -> bool {
+        match self.graph.shelves.work(self.graph.nodes[rank as usize].spot) {
+            Work::Step(step) => self.shared.journal.is_none() && step.is_fed(&self.shared.outputs),
+            Work::Gate(_) => false,
+        }
+    }
+
+    /// Says what a step foresees that cannot be looked at yet, if this is a plan; returns what it lacks.
+    fn foretell(&mut self, rank: u32) -> u32 {
+        let graph = self.graph;
+        let lacking = self.lacks[rank as usize].unwrap_or(rank);
+        let foreseen = match graph.shelves.work(graph.nodes[rank as usize].spot) {
+            Work::Step(step) if self.shared.journal.is_none() => step.foresee(),
+            Work::Step(_) | Work::Gate(_) => None,
+        };
+        let because = || graph.nodes[lacking as usize].id.clone();
+        let outcome =
+            foreseen.map_or_else(|| Outcome::Skipped { because: because() }, |change| Outcome::Planned { change });
+        self.conclude(rank, outcome);
+        lacking
+    }
+
+    /// What needs a step that did not come to be is not begun. The first that failed is named, not the one in between.
+    fn skip_behind(&mut self, rank: u32) {
+        let graph = self.graph;
         let because = &graph.nodes[rank as usize].id;
         let mut behind = vec![rank];
         while let Some(rank) = behind.pop() {
             for &later in graph.needed_by.of(rank) {
-                // What is foreseen comes to nothing where something else it needs has failed.
-                let is_moot = !is_promised && std::mem::take(&mut self.foreseen[later as usize]);
-                if is_moot || matches!(self.outcomes[later as usize], Ended::NotYet) {
-                    let foreseen = match graph.shelves.work(graph.nodes[later as usize].spot) {
-                        Work::Step(step) if is_promised => step.foresee(),
-                        _ => None,
-                    };
-                    self.foreseen[later as usize] = foreseen.is_some();
-                    let outcome = match foreseen {
-                        Some(change) => Outcome::Planned { change },
-                        None => Outcome::Skipped { because: because.clone() },
-                    };
-                    let step = &graph.nodes[later as usize].id;
-                    shared.tell(|| What::StepEnded { step: step.clone(), outcome: outcome.clone() });
-                    self.outcomes[later as usize] = outcome.into();
+                if matches!(self.outcomes[later as usize], Ended::NotYet) {
+                    self.conclude(later, Outcome::Skipped { because: because.clone() });
                     behind.push(later);
                 }
             }
         }
+    }
+
+    /// How one ends that was not begun.
+    fn conclude(&mut self, rank: u32, outcome: Outcome) {
+        let step = &self.graph.nodes[rank as usize].id;
+        self.shared.tell(|| What::StepEnded { step: step.clone(), outcome: outcome.clone() });
+        self.outcomes[rank as usize] = outcome.into();
     }
 
     fn report(self, interrupted: bool) -> Report {

@@ -3,6 +3,7 @@
 mod discovery;
 mod trouble;
 mod watch;
+mod words;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +12,6 @@ use std::time::Duration;
 use castle_http::header::{HeaderMap, HeaderName, HeaderValue};
 use castle_http::{Ask, Bytes, Client, Endpoint, Identity, Method, Trust};
 use castle_seams::{Clock, Dial};
-use castle_secrets::Secret;
 use futures_util::stream::{self, StreamExt};
 use kube_core::Request;
 use kube_core::params::{
@@ -19,13 +19,13 @@ use kube_core::params::{
     WatchParams,
 };
 use serde_json::{Map, Value, json};
-use thiserror::Error;
 
 use crate::model::{Kind, MANAGER, Object};
 
 pub use discovery::{Resource, Served};
 pub use trouble::{Rival, Trouble};
 pub use watch::{Event, Watch};
+pub use words::{Access, AccessError, Applied, Listed, Mode, Scope};
 
 /// What one request may take: a webhook behind it may take thirty seconds.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -49,26 +49,6 @@ pub(crate) async fn together<F: Future>(questions: Vec<F>) -> Vec<F::Output> {
     stream::iter(questions).buffered(CONCURRENCY).collect().await
 }
 
-/// How an API is reached, and as whom.
-#[derive(Clone, Debug)]
-pub struct Access {
-    /// `https://` and the rest.
-    pub address: String,
-    /// The certificate, as PEM, of the authority that signed the API's own.
-    pub authority: String,
-    /// Castle's certificate, as PEM.
-    pub certificate: String,
-    /// Its key, as PEM.
-    pub key: Secret,
-    /// Whether the API is in this process, behind connections without TLS. The certificate is then told in a header.
-    pub is_plain: bool,
-}
-
-/// Why an API cannot even be asked.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct AccessError(String);
-
 /// One API.
 pub struct Api {
     http: Client,
@@ -83,66 +63,6 @@ impl fmt::Debug for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Api").field("endpoint", &self.http.endpoint().host).finish_non_exhaustive()
     }
-}
-
-/// Some objects of a kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Scope {
-    /// The namespace; empty for all.
-    pub namespace: String,
-    /// A selector of labels; empty for none.
-    pub labels: String,
-    /// A selector of fields; empty for none.
-    pub fields: String,
-}
-
-impl Scope {
-    /// Those in one namespace.
-    #[must_use]
-    pub fn within(namespace: &str) -> Self {
-        Self { namespace: namespace.to_owned(), ..Self::default() }
-    }
-
-    /// Those that a selector of labels selects, wherever they are.
-    #[must_use]
-    pub fn labelled(labels: &str) -> Self {
-        Self { labels: labels.to_owned(), ..Self::default() }
-    }
-
-    /// The one of this name.
-    #[must_use]
-    pub fn named(namespace: &str, name: &str) -> Self {
-        Self { fields: format!("metadata.name={name}"), ..Self::within(namespace) }
-    }
-}
-
-/// A list, and the moment it was true.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    /// The objects, in the API's order.
-    pub objects: Vec<Object>,
-    /// From where a watch goes on.
-    pub version: String,
-}
-
-/// Whether a change is kept, or only tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// It is kept.
-    Real,
-    /// It is judged by everyone who has a say, and then forgotten.
-    DryRun,
-    /// It is supposed that nobody else manages any field, and then forgotten: tells whether others want anything else at all.
-    Suppose,
-}
-
-/// What an apply came to.
-#[derive(Clone, Debug)]
-pub struct Applied {
-    /// The object as it is now, or would be.
-    pub object: Object,
-    /// Whether there was none before.
-    pub is_new: bool,
 }
 
 impl Api {

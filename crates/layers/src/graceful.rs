@@ -90,27 +90,17 @@ pub fn quiet(way: Way, within: Duration) -> Result<Graph, GraphError> {
     let mut graph = GraphBuilder::new();
     let place = |seconds| Place { lane: None, predicted: Duration::from_secs(seconds) };
     let api = graph.gate(id("platform", "api", "endpoint"), place(1), (), way);
-    let close = Raise {
-        kinds: nodes().to_vec(),
-        field: "unschedulable",
-        verb: "close",
-        from_to: ("open", "closed"),
-        labels_all: true,
-    };
-    let closed = graph.step(id("platform", "nodes", "closed"), place(1), (api.clone(),), close);
-    let suspend = Raise {
-        kinds: followers().to_vec(),
-        field: "suspend",
-        verb: "suspend",
-        from_to: ("at work", "suspended"),
-        labels_all: false,
-    };
-    let held = graph.step(id("gitops", "flux", "suspended"), place(1), (api.clone(),), suspend);
+    let (closed, held, ended) =
+        (id("platform", "nodes", "closed"), id("gitops", "flux", "suspended"), id("storage", "pods", "ended"));
+    graph.step(closed.clone(), place(1), (api.clone(),), Chore::Close);
+    graph.step(held.clone(), place(1), (api.clone(),), Chore::Suspend);
+    let pods = graph.step(ended.clone(), place(1), (api.clone(),), Chore::EndPods);
     // Whoever closes nodes first is found by the next `up`, whatever happens after that.
-    graph.after(id("gitops", "flux", "suspended"), id("platform", "nodes", "closed"));
-    let ended = graph.step(id("storage", "pods", "ended"), place(1), (api.clone(), closed, held), EndPods);
+    graph.after(held.clone(), closed.clone());
+    graph.after(ended.clone(), closed);
+    graph.after(ended, held);
     let gate = Ready::<Present>::new(detached(), within);
-    graph.gate(id("storage", "volumes", "detached"), place(30), (api, ended), gate);
+    graph.gate(id("storage", "volumes", "detached"), place(30), (api, pods), gate);
     graph.build()
 }
 
@@ -132,7 +122,7 @@ pub fn shut(ground: &Arc<Ground>, guests: &[&Doomed], within: Duration) -> Resul
 /// Adds the step that opens again what an end that was called off has closed.
 pub fn wake(graph: &mut GraphBuilder, api: &Handle<Api>) {
     let step = StepId::new(&Layer::new("platform"), "nodes", "open");
-    graph.step(step, Place::default(), (api.clone(),), Wake);
+    graph.step(step, Place::default(), (api.clone(),), Chore::Open);
 }
 
 /// The objects of these kinds within a scope.
@@ -146,55 +136,104 @@ async fn all(api: &Api, kinds: &[Kind], scope: &Scope) -> Result<Vec<Object>, Fa
     Ok(found)
 }
 
-async fn set(api: &Api, object: &Object, spec: Value, label: Value) -> Result<(), Fault> {
-    let altered = api.alter(object, &json!({GOING_DOWN: label}), &spec).await;
-    altered.map_err(|trouble| trouble.fault(&object.key()))
+/// Something that is done to all objects of which it is not so yet.
+enum Chore {
+    /// Closes nodes. Those are labelled, too, that were closed before.
+    Close,
+    /// Suspends Flux.
+    Suspend,
+    /// Ends the Pods that use volumes, each with the time it asks for. Budgets are not asked: they are for clusters that stay.
+    EndPods,
+    /// Opens what castle has closed or suspended. Nodes tell whether there is any: they were closed first, and are opened last.
+    Open,
 }
 
-/// A change that names the objects it is about.
-fn about(verb: &str, impact: Impact, objects: &[Object], (is, wanted): (&str, &str)) -> Decision {
-    if objects.is_empty() {
-        return Decision::Nothing;
+/// The field by which an object is closed.
+fn field(object: &Object) -> &'static str {
+    if object.kind().kind == "Node" { "unschedulable" } else { "suspend" }
+}
+
+fn is_closed(object: &Object) -> bool {
+    object.at(&format!("/spec/{}", field(object))) == true
+}
+
+impl Chore {
+    /// Its verb, its impact, and what it turns into what.
+    fn words(&self) -> (&'static str, Impact, (&'static str, &'static str)) {
+        match self {
+            Self::Close => ("close", Impact::InPlace, ("open", "closed")),
+            Self::Suspend => ("suspend", Impact::InPlace, ("at work", "suspended")),
+            Self::EndPods => ("end", Impact::Destroy, ("there", "ended")),
+            Self::Open => ("open", Impact::InPlace, ("closed by castle down", "open")),
+        }
     }
-    let change = Change::new(verb, impact);
-    let named = |change: Change, object: &Object| {
-        change.differing(&object.key().to_string(), Some(is.to_owned()), Some(wanted.to_owned()))
-    };
-    Decision::Change(objects.iter().fold(change, named))
-}
 
-/// Raises a flag of all objects of some kinds.
-struct Raise {
-    kinds: Vec<Kind>,
-    field: &'static str,
-    verb: &'static str,
-    from_to: (&'static str, &'static str),
-    /// Whether those are labelled, too, on which it was raised before.
-    labels_all: bool,
-}
+    /// The objects of which it is not so yet.
+    async fn left(&self, api: &Api) -> Result<Vec<Object>, Fault> {
+        let everywhere = Scope::default();
+        let mut found = match self {
+            Self::Close => all(api, &nodes(), &everywhere).await?,
+            Self::Suspend => all(api, &followers(), &everywhere).await?,
+            Self::EndPods => all(api, &[Kind::new("v1", "Pod")], &everywhere).await?,
+            Self::Open => {
+                let labelled = Scope::labelled(GOING_DOWN);
+                let nodes = all(api, &nodes(), &labelled).await?;
+                if nodes.is_empty() {
+                    return Ok(nodes);
+                }
+                let mut found = all(api, &followers(), &labelled).await?;
+                found.extend(nodes);
+                return Ok(found);
+            }
+        };
+        found.retain(|object| {
+            let is_left = match self {
+                Self::Close => !is_closed(object) || object.label(GOING_DOWN).is_none(),
+                Self::EndPods => uses_volume(object),
+                _ => !is_closed(object),
+            };
+            is_left && !object.is_ending()
+        });
+        Ok(found)
+    }
 
-impl Raise {
-    fn is_raised(&self, object: &Object) -> bool {
-        object.at(&format!("/spec/{}", self.field)) == true
+    async fn handle(&self, api: &Api, object: &Object) -> Result<(), Fault> {
+        let field = field(object);
+        let done = match self {
+            Self::EndPods => api.delete(object).await,
+            // What somebody else had closed stays closed.
+            Self::Open => {
+                let spec = if object.label(GOING_DOWN) == Some(BEFORE) { json!({}) } else { json!({field: null}) };
+                api.alter(object, &json!({GOING_DOWN: null}), &spec).await
+            }
+            // One that a person has opened since is castle's from now on.
+            Self::Close | Self::Suspend => {
+                let label = if is_closed(object) { BEFORE } else { BY_CASTLE };
+                api.alter(object, &json!({GOING_DOWN: label}), &json!({field: true})).await
+            }
+        };
+        done.map_err(|trouble| trouble.fault(&object.key()))
     }
 }
 
-impl Step for Raise {
+impl Step for Chore {
     type Needs = (Arc<Api>,);
     type Observed = Vec<Object>;
     type Output = Present;
 
     fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Vec<Object>, Fault>> {
-        Box::pin(async move {
-            let mut found = all(api, &self.kinds, &Scope::default()).await?;
-            let is_left = |object: &Object| self.labels_all && object.label(GOING_DOWN).is_none();
-            found.retain(|object| (!self.is_raised(object) || is_left(object)) && !object.is_ending());
-            Ok(found)
-        })
+        Box::pin(self.left(api))
     }
 
     fn decide(&self, _: &Self::Needs, objects: &Vec<Object>) -> Decision {
-        about(self.verb, Impact::InPlace, objects, self.from_to)
+        let (verb, impact, (is, wanted)) = self.words();
+        if objects.is_empty() {
+            return Decision::Nothing;
+        }
+        let named = |change: Change, object: &Object| {
+            change.differing(&object.key().to_string(), Some(is.to_owned()), Some(wanted.to_owned()))
+        };
+        Decision::Change(objects.iter().fold(Change::new(verb, impact), named))
     }
 
     fn act<'a>(
@@ -206,12 +245,14 @@ impl Step for Raise {
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             for object in objects {
-                // One that a person has opened since is castle's from now on.
-                let label = if self.is_raised(object) { BEFORE } else { BY_CASTLE };
-                set(api, object, json!({self.field: true}), label.into()).await?;
+                self.handle(api, object).await?;
             }
             Ok(())
         })
+    }
+
+    fn expect(&self, _: &Self::Needs, _: &Vec<Object>, _: &Change) -> Option<Present> {
+        Some(Present)
     }
 
     fn output(&self, _: &Self::Needs, _: &Vec<Object>) -> Present {
@@ -224,46 +265,6 @@ fn uses_volume(pod: &Object) -> bool {
     let is_over = ["Succeeded", "Failed"].contains(&pod.text("/status/phase"));
     let is_claim = |volume: &Value| volume.get("persistentVolumeClaim").is_some() || volume.get("ephemeral").is_some();
     !is_over && !pod.text("/spec/nodeName").is_empty() && pod.list("/spec/volumes").iter().any(is_claim)
-}
-
-/// Ends the Pods that use volumes, each with the time it asks for. Budgets are not asked: they are for clusters that stay.
-struct EndPods;
-
-impl Step for EndPods {
-    type Needs = (Arc<Api>, Arc<Present>, Arc<Present>);
-    type Observed = Vec<Object>;
-    type Output = Present;
-
-    fn observe<'a>(&'a self, (api, ..): &'a Self::Needs) -> BoxFuture<'a, Result<Vec<Object>, Fault>> {
-        Box::pin(async move {
-            let mut pods = all(api, &[Kind::new("v1", "Pod")], &Scope::default()).await?;
-            pods.retain(|pod| uses_volume(pod) && !pod.is_ending());
-            Ok(pods)
-        })
-    }
-
-    fn decide(&self, _: &Self::Needs, pods: &Vec<Object>) -> Decision {
-        about("end", Impact::Destroy, pods, ("there", "ended"))
-    }
-
-    fn act<'a>(
-        &'a self,
-        (api, ..): &'a Self::Needs,
-        pods: &'a Vec<Object>,
-        _: &'a Change,
-        _: &'a Operation,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async move {
-            for pod in pods {
-                api.delete(pod).await.map_err(|trouble| trouble.fault(&pod.key()))?;
-            }
-            Ok(())
-        })
-    }
-
-    fn output(&self, _: &Self::Needs, _: &Vec<Object>) -> Present {
-        Present
-    }
 }
 
 /// That no Pod uses a volume any more, that none is attached to a node, and that Longhorn says so, too.
@@ -295,56 +296,4 @@ fn detached() -> Vec<Expect> {
         Expect::Holds(Kind::new("storage.k8s.io/v1", "VolumeAttachment"), everywhere(), attachments),
         Expect::Holds(Kind::new("longhorn.io/v1beta2", "Volume"), everywhere(), volumes),
     ]
-}
-
-/// Lowers the flags that castle has raised. Nodes tell whether there are any: they were closed first, and are opened last.
-struct Wake;
-
-impl Step for Wake {
-    type Needs = (Arc<Api>,);
-    type Observed = Vec<Object>;
-    type Output = Present;
-
-    fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Vec<Object>, Fault>> {
-        Box::pin(async move {
-            let labelled = Scope::labelled(GOING_DOWN);
-            let nodes = all(api, &nodes(), &labelled).await?;
-            if nodes.is_empty() {
-                return Ok(nodes);
-            }
-            let mut found = all(api, &followers(), &labelled).await?;
-            found.extend(nodes);
-            Ok(found)
-        })
-    }
-
-    fn decide(&self, _: &Self::Needs, objects: &Vec<Object>) -> Decision {
-        about("open", Impact::InPlace, objects, ("closed by castle down", "open"))
-    }
-
-    fn act<'a>(
-        &'a self,
-        (api,): &'a Self::Needs,
-        objects: &'a Vec<Object>,
-        _: &'a Change,
-        _: &'a Operation,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async move {
-            for object in objects {
-                let field = if object.kind().kind == "Node" { "unschedulable" } else { "suspend" };
-                let is_castles = object.label(GOING_DOWN) != Some(BEFORE);
-                let spec = if is_castles { json!({field: null}) } else { json!({}) };
-                set(api, object, spec, Value::Null).await?;
-            }
-            Ok(())
-        })
-    }
-
-    fn expect(&self, _: &Self::Needs, _: &Vec<Object>, _: &Change) -> Option<Present> {
-        Some(Present)
-    }
-
-    fn output(&self, _: &Self::Needs, _: &Vec<Object>) -> Present {
-        Present
-    }
 }

@@ -226,21 +226,25 @@ pub fn shrink(
     let left = id("nodes", "left");
     for guest in leaving {
         let name = &guest.name;
+        // Nothing is sent away from a machine that has to stay; and what is so now has to be so when it goes.
         let drain = Drain::new(castle, name, objection(castle, guest, design.nodes));
+        let drain = drain.provided(vec![copied_elsewhere(name)]);
         let step = id("drain", name);
         let drained = graph.step(step.clone(), Place::default(), (api.clone(),), drain);
         // Whoever comes is there before someone goes.
         if design.castle.kubernetes.cni.value == Cni::Flannel {
             graph.after(step, id("nodes", "ready"));
         }
-        let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        graph.gate(id("empty", name), place, (api.clone(), drained.clone()), Empty::new(name));
         let copied = Ready::<Drained>::new(vec![copied_elsewhere(name)], COPYING);
-        graph.gate(id("copies", name), Place::default(), (api.clone(), drained), copied);
-        graph.after(id("copies", name), id("empty", name));
+        graph.gate(id("copies", name), Place::default(), (api.clone(), drained.clone()), copied);
+        let place = Place { lane: None, predicted: Duration::from_secs(30) };
+        let empty = Empty::new(name).provided(vec![copied_elsewhere(name)]);
+        graph.gate(id("empty", name), place, (api.clone(), drained), empty);
+        // Longhorn keeps its own Pod on the machine then, but does not say why.
+        graph.after(id("empty", name), id("copies", name));
         let removed = raze(graph, ground, design.site, std::slice::from_ref(guest), Reach::Marked, &[]);
         for step in removed {
-            graph.after(step.clone(), id("copies", name));
+            graph.after(step.clone(), id("empty", name));
             graph.after(left.clone(), step);
         }
     }

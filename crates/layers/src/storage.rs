@@ -40,7 +40,8 @@ pub(crate) fn copied_elsewhere(node: &str) -> Expect {
         None => Ok(()),
         Some(volume) => {
             let key = Key::new(GROUP, "Volume", namespace(COMPONENT), volume);
-            Err(Unmet { evidence: format!("has no sound copy but the one on {node}"), ..Unmet::absent(key) })
+            let remedy = "let Longhorn keep more copies of it, or remove it";
+            Err(Unmet { evidence: format!("has no sound copy but the one on {node}: {remedy}"), ..Unmet::absent(key) })
         }
     });
     Expect::Holds(Kind::new(VERSION, "Replica"), Scope::within(namespace(COMPONENT)), test)

@@ -29,6 +29,11 @@ impl KeyStock {
         Ok(Self { keys: Arc::new(keys) })
     }
 
+    /// All of them, as PKCS #8 has them.
+    pub fn keys(&self) -> impl Iterator<Item = (KeyKind, &[u8])> {
+        self.keys.iter().flat_map(|(kind, keys)| keys.iter().map(|der| (*kind, der.as_slice())))
+    }
+
     /// A mint that hands them out in their order, and again from the first once all are given.
     #[must_use]
     pub fn mint(&self) -> StockedMint {

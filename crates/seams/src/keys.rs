@@ -1,12 +1,15 @@
 //! Private keys: minting them, and holding them without showing them.
 
 use std::fmt;
+use std::num::NonZero;
+use std::thread::available_parallelism;
 
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, RsaKeyPair};
 use thiserror::Error;
+use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
 use crate::BoxFuture;
@@ -85,13 +88,10 @@ pub enum MintError {
         /// The kind that was asked for.
         kind: KeyKind,
     },
-    /// Generation was given up because the program is ending.
-    #[error("cannot mint an {kind} key: interrupted")]
-    Interrupted {
-        /// The kind that was asked for.
-        kind: KeyKind,
-    },
 }
+
+/// So many threads look for an RSA key at the same time, at most.
+const SEARCHERS: usize = 4;
 
 /// Mints with the system's randomness, on tokio's pool for blocking work.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,12 +100,22 @@ pub struct SystemKeyMint;
 impl KeyMint for SystemKeyMint {
     fn mint(&self, kind: KeyKind) -> BoxFuture<'_, Result<PrivateKey, MintError>> {
         Box::pin(async move {
-            // Never on the runtime's own threads: an RSA key would hold up every connection and timer for a second.
-            match tokio::task::spawn_blocking(move || generate(kind)).await {
-                Ok(Ok(pkcs8_der)) => Ok(PrivateKey { kind, pkcs8_der }),
-                Ok(Err(Unspecified)) => Err(MintError::Failed { kind }),
-                Err(join) if join.is_panic() => Err(MintError::Failed { kind }),
-                Err(_) => Err(MintError::Interrupted { kind }),
+            let (found, mut first) = mpsc::channel(SEARCHERS);
+            let searchers = match kind {
+                KeyKind::Rsa4096 => available_parallelism().map_or(1, NonZero::get).min(SEARCHERS),
+                KeyKind::Ed25519 | KeyKind::EcdsaP256 => 1,
+            };
+            // Never on the runtime's own threads: an RSA key would hold up every connection and timer for a second. How long one
+            // takes to be found is chance: the first of several comes much sooner than one does on average.
+            for _ in 0..searchers {
+                let found = found.clone();
+                // Nobody takes what comes too late: it is wiped.
+                tokio::task::spawn_blocking(move || found.try_send(generate(kind)));
+            }
+            drop(found);
+            match first.recv().await {
+                Some(Ok(pkcs8_der)) => Ok(PrivateKey { kind, pkcs8_der }),
+                Some(Err(Unspecified)) | None => Err(MintError::Failed { kind }),
             }
         })
     }

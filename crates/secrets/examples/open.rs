@@ -12,8 +12,9 @@ use castle_secrets::sops::{Format, Keyring, Opened, Policy, Sealed, Surroundings
 const RUNS: usize = 51;
 
 fn main() {
+    let identity = castle_engine::Seal::mint_identity(&SystemEntropy).unwrap();
     let around = Surroundings {
-        variables: BTreeMap::from([("SOPS_AGE_KEY".to_owned(), Secret::from(castle_engine::Seal::mint_identity()))]),
+        variables: BTreeMap::from([("SOPS_AGE_KEY".to_owned(), Secret::from(identity))]),
         disk: &SystemDisk,
         run: &|_| Err(String::new()),
         passphrase: &|_| None,

@@ -19,7 +19,7 @@ use proptest::test_runner::RngSeed;
 
 const FORMATS: [Format; 4] = [Format::Yaml, Format::Json, Format::Dotenv, Format::Binary];
 
-static IDENTITY: LazyLock<Secret> = LazyLock::new(|| Secret::from(Seal::mint_identity()));
+static IDENTITY: LazyLock<Secret> = LazyLock::new(|| Secret::from(Seal::mint_identity(&SystemEntropy).unwrap()));
 
 fn with_keyring<T>(then: impl FnOnce(&mut Keyring<'_>) -> T) -> T {
     let around = Surroundings {

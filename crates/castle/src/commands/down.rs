@@ -34,15 +34,29 @@ pub(crate) struct DownArgs {
     /// Keep the Talos image, so that the next `up` need not download it
     #[arg(long)]
     keep_image: bool,
+    #[command(flatten)]
+    rest: RestArgs,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Whether a castle comes to rest before it goes.
+#[derive(Debug, Args)]
+pub(crate) struct RestArgs {
     /// Let the castle come to rest first: Flux is suspended, Pods let go of their volumes, machines go down by themselves
     #[arg(long)]
     graceful: bool,
     /// How long that may take in all: `90s`, `10m`. What is not done by then is told, and the castle goes all the same
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = bound, requires = "graceful")]
     within: Duration,
-    /// Do not ask
-    #[arg(long)]
-    yes: bool,
+}
+
+impl RestArgs {
+    /// How long it may take, if it is wanted.
+    pub(crate) fn bound(&self) -> Option<Duration> {
+        self.graceful.then_some(self.within)
+    }
 }
 
 /// A time to come to rest in, as people write it.
@@ -64,7 +78,7 @@ pub(crate) async fn down(args: &DownArgs, doors: &Doors, printer: &mut Printer) 
     if !doomed.is_empty() && !confirmed(&question, args.yes, printer) {
         return Err(Trouble::Refused("nothing was removed: answer yes, or give --yes".to_owned()));
     }
-    let graceful = args.graceful.then_some(args.within);
+    let graceful = args.rest.bound();
     let removal = Removal { ending: Ending::Life, graceful, ..Removal::new("down", &stand, doomed, args.keep_image) };
     let exit = removal.run(&identity, printer).await?;
     if exit == Exit::Done {

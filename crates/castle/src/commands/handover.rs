@@ -237,7 +237,7 @@ impl Move<'_> {
             castle: castle.clone(),
             name: self.kept.name(),
             nodes: Vec::new(),
-            layer: None,
+            layers: Vec::new(),
             within: None,
             goes_on: false,
             folder: &self.kept.own_folder(),
@@ -311,5 +311,32 @@ impl Move<'_> {
         }
         lines.push(format!("\nWhen that is applied: castle handover {component} --to castle {}", path.display()));
         lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rehearsal::fixture::{blue, in_a_world, written};
+
+    /// An API that turns castle away is not asked again, and one that does not answer is.
+    #[test]
+    fn whoever_is_turned_away_does_not_wait() {
+        in_a_world(&written(&blue(0, "none")), 3, async |life| {
+            assert_eq!(life.run(&["up"]).await.exit, Some(Exit::Done));
+            let kept = Kept::open(&life.doors(), &life.script.file).unwrap();
+            let reached = async |change: &dyn Fn(&mut Access)| {
+                let mut access = api_access(&kept).await.unwrap();
+                change(&mut access);
+                Reached { access, doors: life.doors() }.check(&()).await
+            };
+            assert!(matches!(reached(&|_| {}).await, Ok(Verdict::Open(_))));
+            let Err(fault) = reached(&|access| access.certificate.clear()).await else { panic!("it is let in") };
+            assert_eq!((fault.to_string().as_str(), fault.is_final()), ("the API: Unauthorized (401)", true));
+            assert_eq!(fault.next, "castle status");
+            life.datacenter.switch(1000, false);
+            let Ok(Verdict::Closed(closed)) = reached(&|_| {}).await else { panic!("it is not waited for") };
+            assert!(closed.evidence.starts_with("does not answer: "), "{closed:?}");
+        });
     }
 }

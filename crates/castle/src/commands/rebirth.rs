@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::commands::confirm::confirmed;
-use crate::commands::down::{Ending, Removal, counted, doomed, listed};
+use crate::commands::down::{Ending, Removal, RestArgs, counted, doomed, listed};
 use crate::commands::up::{UpArgs, up};
 use crate::doors::Doors;
 use crate::keeping::Kept;
@@ -50,6 +50,8 @@ pub(crate) struct RebirthArgs {
     /// The folder or archive that manifests of components come from; CASTLE_MIRROR names one, too
     #[arg(long, value_name = "MIRROR")]
     mirror: Option<PathBuf>,
+    #[command(flatten)]
+    rest: RestArgs,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -113,12 +115,17 @@ pub(crate) async fn rebirth(args: &RebirthArgs, doors: &Doors, printer: &mut Pri
     }
     let clock = kept.clock();
     let is_resumed = noted.as_ref().is_some_and(|begun| begun.is_down(&identity.castle));
+    let mut calm = Value::Null;
     let down = match noted {
         Some(begun) if begun.is_down(&identity.castle) => {
             printer.say(&format!("{} is down already: an earlier rebirth was cut off after that.", kept.name()));
             begun.down
         }
-        _ => Some(take_down(args, &stand, &identity, printer).await?),
+        _ => {
+            let taken = take_down(args, &stand, &identity, printer).await?;
+            calm = taken.1;
+            Some(taken.0)
+        }
     };
     let start = clock.monotonic();
     printer.hold_result();
@@ -130,6 +137,9 @@ pub(crate) async fn rebirth(args: &RebirthArgs, doors: &Doors, printer: &mut Pri
     (object["verb"], object["result"]) = ("rebirth".into(), "raised".into());
     (object["up"], object["generation"]) = (json!({"seconds": raised.as_secs_f64()}), generation.into());
     object["resumed"] = is_resumed.into();
+    if !calm.is_null() {
+        object["graceful"] = calm;
+    }
     match (down, is_resumed) {
         (Some(down), false) => {
             let times = Times { ended: clock.wall(), down, up: raised };
@@ -153,13 +163,13 @@ pub(crate) async fn rebirth(args: &RebirthArgs, doors: &Doors, printer: &mut Pri
     Ok(Exit::Done)
 }
 
-/// Takes the castle down and notes that; returns how long it took.
+/// Takes the castle down and notes that; returns how long it took, and how it came to rest before, if that was wanted.
 async fn take_down(
     args: &RebirthArgs,
     stand: &Stand,
     identity: &Identity,
     printer: &mut Printer,
-) -> Result<Duration, Trouble> {
+) -> Result<(Duration, Value), Trouble> {
     let kept = &stand.kept;
     let doomed = doomed(stand, &identity.castle, args.keep_image).await?;
     can_rise(stand, identity, args.keep_identity && !doomed.is_empty()).await?;
@@ -178,14 +188,15 @@ async fn take_down(
     note(kept, &begun).await?;
     let start = kept.clock().monotonic();
     let ending = if args.keep_identity { Ending::Sleep } else { Ending::Life };
-    let removal = Removal { ending, ..Removal::new("rebirth", stand, doomed, args.keep_image) };
+    let graceful = args.rest.bound();
+    let removal = Removal { ending, graceful, ..Removal::new("rebirth", stand, doomed, args.keep_image) };
     printer.hold_result();
     let removed = removal.run(identity, printer).await;
-    part("down", removed, printer)?.map_err(Trouble::Said)?;
+    let mut receipt = part("down", removed, printer)?.map_err(Trouble::Said)?;
     let took = kept.clock().monotonic().saturating_sub(start);
     begun.down = Some(took);
     note(kept, &begun).await?;
-    Ok(took)
+    Ok((took, receipt["graceful"].take()))
 }
 
 /// The result of one of the two, if it did what it should; otherwise it is told as the result of all.

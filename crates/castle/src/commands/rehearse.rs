@@ -156,8 +156,10 @@ fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     sorted.get(rank - 1).copied()
 }
 
-fn conclude(script: &Script, args: &RehearseArgs, worlds: &[Summary], printer: &mut Printer) -> Exit {
-    let mut rows = vec![["", "median", "95 of 100"].map(str::to_owned)];
+/// How long it took until something was reached: as a table, and for programs. A world in which it did not come to that has no time: it
+/// is told of how many the times are.
+fn reached(worlds: &[Summary]) -> (Vec<[String; 4]>, serde_json::Map<String, Value>) {
+    let mut rows = vec![["", "median", "95 of 100", "worlds"].map(str::to_owned)];
     let mut times = serde_json::Map::new();
     let kinds: [(&str, &str, Reached); 3] = [
         ("api", "the API answers", |world| world.api),
@@ -168,10 +170,17 @@ fn conclude(script: &Script, args: &RehearseArgs, worlds: &[Summary], printer: &
         let mut all: Vec<Duration> = worlds.iter().filter_map(of).collect();
         all.sort_unstable();
         if let (Some(middle), Some(late)) = (percentile(&all, 50), percentile(&all, 95)) {
-            rows.push([words.to_owned(), clock(middle), clock(late)]);
-            times.insert(name.to_owned(), json!({"p50": middle.as_secs_f64(), "p95": late.as_secs_f64()}));
+            let of = format!("{} of {}", all.len(), worlds.len());
+            rows.push([words.to_owned(), clock(middle), clock(late), of]);
+            let time = json!({"p50": middle.as_secs_f64(), "p95": late.as_secs_f64(), "worlds": all.len()});
+            times.insert(name.to_owned(), time);
         }
     }
+    (rows, times)
+}
+
+fn conclude(script: &Script, args: &RehearseArgs, worlds: &[Summary], printer: &mut Printer) -> Exit {
+    let (rows, times) = reached(worlds);
     let broken: Vec<&Summary> = worlds.iter().filter(|world| !world.broken.is_empty()).collect();
     let kills: usize = worlds.iter().map(|world| world.kills).sum();
     let effects: u64 = worlds.iter().map(|world| world.effects).sum();
@@ -197,4 +206,25 @@ fn conclude(script: &Script, args: &RehearseArgs, worlds: &[Summary], printer: &
         "kills": kills, "effects": effects, "times": times, "broken": all, "not_rehearsed": script.left_out,
     }));
     exit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_of_the_worlds_that_have_one() {
+        let world = |seconds: Option<u64>| Summary {
+            seed: 1,
+            api: seconds.map(Duration::from_secs),
+            handover: None,
+            whole: None,
+            kills: 0,
+            effects: 0,
+            broken: Vec::new(),
+        };
+        let (rows, times) = reached(&[world(Some(60)), world(None), world(Some(90))]);
+        assert_eq!(rows[1..], [["the API answers", "1:00", "1:30", "2 of 3"].map(str::to_owned)]);
+        assert_eq!(Value::Object(times), json!({"api": {"p50": 60.0, "p95": 90.0, "worlds": 2}}));
+    }
 }

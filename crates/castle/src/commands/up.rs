@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use castle_engine::{Layer, Outcome, Taking};
 use castle_layers::doctor::{self, Finding};
-use castle_layers::platform::{self, Doomed};
+use castle_layers::platform;
 use castle_layers::{Survey, gitops};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::commands::confirm::confirmed;
-use crate::commands::down::{counted, listed};
 use crate::commands::rebirth;
 use crate::doors::Doors;
 use crate::drive::{conclude, problems};
 use crate::furnish::Unwanted;
+use crate::leaving::agree;
 use crate::output::{Exit, Printer};
 use crate::planned::Planned;
 use crate::preflight::preflight;
@@ -34,9 +33,9 @@ pub(crate) struct UpArgs {
     /// A castle.yaml, or the folder it is in
     #[arg(default_value = ".")]
     path: PathBuf,
-    /// Change only this layer; look at the others
+    /// Change only this layer, and look at the others; may be given more than once
     #[arg(long, value_name = "LAYER", value_parser = ["secrets", "platform", "engine", "networking", "storage", "gitops"])]
-    layer: Option<String>,
+    layer: Vec<String>,
     /// Look at every guest in full, even where the list of all guests shows nothing wrong
     #[arg(long)]
     deep: bool,
@@ -63,7 +62,7 @@ impl UpArgs {
         let (path, mirror) = (path.to_owned(), mirror.map(Path::to_owned));
         // Whoever raises a castle anew has looked before it went down.
         let (remove, yes) = (Vec::new(), false);
-        Self { path, layer: None, deep: false, mirror, skip_preflight: true, plan: None, remove, yes }
+        Self { path, layer: Vec::new(), deep: false, mirror, skip_preflight: true, plan: None, remove, yes }
     }
 }
 
@@ -84,7 +83,11 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     let window = stand.window(&identity.castle);
     let first_look = stand.raise(&ground, &window, &survey, &placed, LOOKING).await?;
     let first_look = stand.look(&first_look, &identity.castle).await;
-    if first_look.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).next().is_some() {
+    let layers: Vec<Layer> = args.layer.iter().map(|layer| Layer::new(layer)).collect();
+    let is_chosen = |layer: &Layer| layers.is_empty() || layers.contains(layer);
+    let guarded = |outcome: &Outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded);
+    // Of a layer that is only looked at, it is told at the end.
+    if first_look.ended(guarded).any(|(step, _)| is_chosen(&step.layer)) {
         let problems = problems(&first_look, printer);
         let name = kept.castle.castle.as_str();
         printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
@@ -92,10 +95,9 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         return Ok(Exit::Refused);
     }
     keep_off(&stand, &survey, printer).await?;
-    let is_limited = args.layer.as_deref().is_some_and(|layer| layer != "platform");
-    if planned.is_none() && !is_limited {
+    if planned.is_none() && is_chosen(&platform::layer()) {
         let leaving = platform::leaving(&ground, &stand.site, &survey, &kept.nodes).await?;
-        agree(&stand, &leaving, args.yes, printer)?;
+        agree(&stand, &leaving, args.yes, printer).await?;
     }
     let is_handed_over =
         gitops::gates(&kept.castle).iter().all(|(gate, _)| first_look.outcome(gate).is_some_and(Outcome::is_done));
@@ -126,8 +128,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         let state = kept.state(castle.clone()).map_err(Trouble::Failed)?;
         let room = kept.strongroom(&castle, Some(state));
         let graph = stand.raise(&ground, &room, &survey, &placed, RAISING).await?;
-        let layer = args.layer.as_deref().map(Layer::new);
-        let driven = stand.drive("up", graph, &castle, layer, &held.lease, printer).await?;
+        let driven = stand.drive("up", graph, &castle, layers.clone(), &held.lease, printer).await?;
         let mut more = Map::new();
         let known = driven.report.is_done().then_some(placed.as_slice());
         let remembered = stand.remember(&room, known, held.lease.epoch()).await;
@@ -186,20 +187,6 @@ async fn keep_off(stand: &Stand, survey: &Survey, printer: &mut Printer) -> Resu
     printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
     printer.say("Nothing was changed.");
     Err(Trouble::Said(Exit::Refused))
-}
-
-/// Has somebody agree that nodes go which the file does not name any more.
-fn agree(stand: &Stand, leaving: &[Doomed], yes: bool, printer: &mut Printer) -> Result<(), Trouble> {
-    stand.agree_to(leaving);
-    if leaving.is_empty() {
-        return Ok(());
-    }
-    printer.say(&format!("Not in the file any more:\n{}", listed(leaving)));
-    let question = format!("Remove {} of {} for good?", counted(leaving), stand.kept.name());
-    if confirmed(&question, yes, printer) {
-        return Ok(());
-    }
-    Err(Trouble::Refused("nothing was changed: answer yes, or give --yes".to_owned()))
 }
 
 /// Refuses if what would be done now is not what was planned. Asked under the lease, so that no other castle moves anything in between.

@@ -4,15 +4,17 @@ use castle_datacenter::blueprint::{
     AclEntry, GIB, Host, Infisical, Placed, Storage, StorageKind, Stranger, Token, User,
 };
 use castle_datacenter::{Blueprint, EMBEDDED_ENVIRONMENT, EMBEDDED_PROJECT, EMBEDDED_VAULT};
+use castle_engine::CastleId;
 use castle_http::Endpoint;
 use castle_layers::Site;
+use castle_proxmox::model::Mark;
 use castle_spec::model::{self, Platform};
 use castle_spec::{Castle, Node};
 
 use super::standins::{CLIENT_ID, CLIENT_SECRET, TOKEN_NAME, TOKEN_SECRET, USER};
 
-/// Where somebody else keeps volumes.
-const ELSEWHERE: &str = "somebody-elses";
+/// Another castle's.
+const LINEAGE: &str = "0e4ea25a0e4ea25a";
 const EVERYTHING: [&str; 6] = ["images", "rootdir", "iso", "vztmpl", "import", "backup"];
 
 /// The castle's vault in a rehearsal.
@@ -76,7 +78,6 @@ pub(crate) fn blueprint(castle: &Castle, nodes: &[Node], vault: Option<&VaultPla
             own(storage, StorageKind::LvmThin, &["images", "rootdir"]),
         ]
     };
-    blueprint.storages.push(own(ELSEWHERE, StorageKind::LvmThin, &["images", "rootdir"]));
     blueprint.bridges = vec![site.hardware.bridge.clone()];
     blueprint.pools.extend(site.pool.clone());
     if let Platform::Proxmox(proxmox) = &castle.platform.value {
@@ -88,24 +89,56 @@ pub(crate) fn blueprint(castle: &Castle, nodes: &[Node], vault: Option<&VaultPla
         blueprint.users = vec![User { id: USER.to_owned(), password: None, tokens: vec![token] }];
         blueprint.acl = vec![AclEntry::new("/", USER, "Castle")];
     }
-    blueprint.guests = neighbours(&site, &blueprint.hosts);
+    blueprint.guests = neighbours(&site, nodes, &blueprint);
     blueprint.infisical = vault.map(vault_of).into_iter().collect();
     Ok(blueprint)
 }
 
-/// Guests right before and behind the castle's VMIDs; one of them in its pool, if it has one.
-fn neighbours(site: &Site, hosts: &[Host]) -> Vec<Stranger> {
+/// Guests right before and behind the castle's VMIDs, and one among them that no node needs: one is in its pool, one is of another
+/// castle, and all of them have their disks where the castle has its own.
+fn neighbours(site: &Site, nodes: &[Node], blueprint: &Blueprint) -> Vec<Stranger> {
     let (before, behind) = (site.vmids.start().saturating_sub(1), site.vmids.end().saturating_add(1));
-    let Some(host) = hosts.first() else { return Vec::new() };
-    let mut all = Vec::new();
-    for (vmid, name, running) in [(before, "nas", true), (behind, "router", false)] {
-        // What is below that Proxmox keeps for itself.
-        if (100..=999_999_999).contains(&vmid) {
-            let mut stranger = Stranger::new(vmid, &host.name, name, ELSEWHERE, 8);
-            stranger.running = running;
-            stranger.pool = site.pool.clone().filter(|_| running);
-            all.push(stranger);
+    let Some(host) = blueprint.hosts.first() else { return Vec::new() };
+    let storage = site.hardware.storage.as_str();
+    let is_dir = blueprint.storages.iter().any(|known| known.name == storage && known.kind == StorageKind::Dir);
+    let settled = |vmid: u32, name: &str| {
+        let mut stranger = Stranger::new(vmid, &host.name, name, storage, 8);
+        if is_dir {
+            let volume = format!("{storage}:{vmid}/vm-{vmid}-disk-0.raw");
+            stranger.volumes = vec![(volume.clone(), 8 * GIB)];
+            stranger.config.insert("scsi0".to_owned(), format!("{volume},size=8G"));
         }
+        stranger
+    };
+    let mut all = Vec::new();
+    // What is below that Proxmox keeps for itself.
+    if before >= 100 {
+        all.push(Stranger { running: true, pool: site.pool.clone(), ..settled(before, "nas") });
+    }
+    if behind <= 999_999_999 {
+        let mut other = settled(behind, "router");
+        let castle = CastleId { name: "red/elsewhere".to_owned(), lineage: LINEAGE.to_owned(), generation: 1 };
+        let mark = Mark { castle, name: "red-cp-1".to_owned(), operation: "0e4ea25a".to_owned(), epoch: 1 };
+        other.config.insert("description".to_owned(), mark.to_string());
+        all.push(other);
+    }
+    let is_free =
+        |vmid: &u32| nodes.iter().all(|node| node.vmid.0 != *vmid) && site.image_vmids().all(|image| image != *vmid);
+    all.extend(site.vmids.clone().find(is_free).map(|vmid| settled(vmid, "squatter")));
+    all
+}
+
+/// What others keep on the very storages that the castle's images and disks are on: host, name in full, and kind.
+pub(crate) fn volumes_of_others(castle: &Castle) -> Vec<(String, String, &'static str)> {
+    let site = Site::of(castle);
+    let (images, storage) = (&site.images, &site.hardware.storage);
+    let disk = if images == storage { "99/vm-99-disk-0.raw" } else { "vm-99-disk-0" };
+    let mut all = Vec::new();
+    for host in &site.hosts {
+        all.push((host.clone(), format!("{images}:iso/somebody-elses.iso"), "iso"));
+        let image = format!("castle-{}-elsewhere-{LINEAGE}-talos.qcow2", castle.castle.as_str());
+        all.push((host.clone(), format!("{images}:import/{image}"), "import"));
+        all.push((host.clone(), format!("{storage}:{disk}"), "images"));
     }
     all
 }

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use castle_rehearsal::in_virtual_time;
+use castle_rehearsal::{ModelDisk, in_virtual_time};
 
-use super::{Life, Props, Script};
+use super::{Life, Props, Script, Told};
 use crate::doors::Doors;
+use crate::output::Exit;
 
 /// A small castle that has one of everything, on two hosts, with references of every kind.
 pub(crate) const SMALL: &str = "castle: green
@@ -40,18 +41,54 @@ gitops:
 state: {recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]}
 ";
 
-/// The script of the castle that this path means.
-pub(crate) fn script(path: &Path) -> Arc<Script> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    Arc::new(runtime.block_on(Script::of(&Doors::system(), path, Props::default())).unwrap())
+/// A castle in the embedded datacenter, with so many workers and this storage.
+pub(crate) fn blue(workers: u32, storage: &str) -> String {
+    format!(
+        "castle: blue
+platform: embedded
+talos: {{version: v1.13.9, serviceAccountKey: p256}}
+kubernetes: {{version: v1.36.3}}
+network: {{cidr: 127.42.0.0/24, gateway: 127.42.0.1, nameservers: [127.42.0.1], vip: 127.42.0.10}}
+nodes:
+  controlPlanes: {{count: 1, firstAddress: 127.42.0.11, cores: 4, memory: 4GiB, disk: 32GiB}}
+  workers: {{count: {workers}, firstAddress: 127.42.0.21, cores: 4, memory: 8GiB, disk: 32GiB, dataDisk: 100GiB}}
+storage: {storage}
+"
+    )
 }
 
-/// The script of a castle.yaml.
-#[allow(clippy::disallowed_methods, reason = "a file to be read through the doors of the system")]
+/// Holds that a verb ended so, and said all this.
+#[track_caller]
+pub(crate) fn hold(told: &Told, exit: Exit, words: &[&str]) {
+    let text = &told.printed.text;
+    let is_telling = |line: &&str| !line.contains(" s  ");
+    let end: Vec<&str> = text.lines().filter(is_telling).collect();
+    assert_eq!(told.exit, Some(exit), "{end:#?}");
+    for word in words {
+        assert!(text.contains(word), "{word:?}: {end:#?}");
+    }
+}
+
+/// The script of the castle that this path means.
+pub(crate) fn script(path: &Path) -> Arc<Script> {
+    read(&Doors::system(), path)
+}
+
+/// Where a castle.yaml is that was written for a test.
+pub(crate) const HOME: &str = "/castle";
+
+/// The script of a castle.yaml, with a folder beside it that Flux can follow.
 pub(crate) fn written(text: &str) -> Arc<Script> {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("castle.yaml"), text).unwrap();
-    script(folder.path())
+    let disk = ModelDisk::default();
+    disk.tamper(&Path::new(HOME).join("castle.yaml"), text.as_bytes().to_vec());
+    let word = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: word, namespace: default}\ndata: {a: b}\n";
+    disk.tamper(&Path::new(HOME).join("gitops/clusters/blue/word.yaml"), word.as_bytes().to_vec());
+    read(&Doors { disk: Arc::new(disk), ..Doors::system() }, Path::new(HOME))
+}
+
+fn read(doors: &Doors, path: &Path) -> Arc<Script> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    Arc::new(runtime.block_on(Script::of(doors, path, Props::default())).unwrap())
 }
 
 /// Runs `work` in a world of this seed, on a thread that has room for it.

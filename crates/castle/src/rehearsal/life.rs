@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use castle_datacenter::blueprint::Placed;
+use castle_datacenter::blueprint::{GIB, Placed};
 use castle_datacenter::{Datacenter, EMBEDDED_GIT};
 use castle_rehearsal::{Chance, Loss, ModelDisk, Moment, Pulse, VirtualClock};
 use castle_seams::{BoxFuture, ByteStream, Clock, Dial, DialError, Entropy, KeyMint, Signal, Signals, Target};
@@ -12,6 +12,7 @@ use clap::Parser;
 use futures_util::future::{Either, select};
 use tokio::sync::Notify;
 
+use super::blueprint::volumes_of_others;
 use super::script::Script;
 use super::tally::{IsMeant, Tally};
 use crate::cli::Cli;
@@ -100,6 +101,9 @@ impl Life {
     pub(crate) fn begin(script: &Arc<Script>, seed: u64, clock: &VirtualClock) -> Self {
         let blueprint = script.blueprint.clone().with_seed(seed);
         let datacenter = Datacenter::new(blueprint, Arc::new(*clock));
+        for (host, volume, kind) in volumes_of_others(&script.castle) {
+            datacenter.add_volume(&host, &volume, kind, GIB);
+        }
         let disk = ModelDisk::default();
         for (path, bytes) in &script.files {
             disk.tamper(path, bytes.clone());
@@ -114,7 +118,7 @@ impl Life {
             datacenter.add_repository(&repository.url, repository.token);
             datacenter.push(&repository.url, &repository.branch, &repository.files, "a commit");
         }
-        let tally = Arc::new(Tally::new(script.needles.clone()));
+        let tally = Arc::new(Tally::default());
         datacenter.watch(tally.clone());
         let life = Self {
             datacenter,
@@ -233,7 +237,8 @@ impl Life {
                         drop(work);
                         None
                     }
-                    Either::Right((exit, _)) => Some(exit),
+                    // It went on to its end without waiting for anything: that never was.
+                    Either::Right((exit, _)) => (!pulse.is_dead()).then_some(exit),
                 }
             }
         };

@@ -1,13 +1,15 @@
 //! What castle promises, held against a world.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use castle_datacenter::{Datacenter, Snapshot, VaultView};
+use castle_datacenter::{Snapshot, VaultView};
 use castle_seams::Disk;
 
 use super::life::{Life, Told};
+use super::needles::Needles;
 use super::script::STATE;
+use crate::output::Printed;
 
 /// A promise that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(crate) struct Broken {
     pub(crate) seen: String,
 }
 
+/// Where files are put that hold secrets because somebody asked for them.
+pub(crate) const ASKED_FOR: &str = "/rehearsal/asked-for";
 /// How much of what was seen is told.
 const MOST: usize = 8;
 
@@ -33,88 +37,17 @@ impl Broken {
     }
 }
 
-/// All that matters of a world, by what it is; nothing that is drawn or counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Picture(BTreeMap<String, String>);
-
-/// Options of guests that are drawn when a guest is made.
-const DRAWN: [&str; 4] = ["smbios1", "vmgenid", "meta", "digest"];
-/// Collections whose objects have drawn names, or come and go by themselves.
-const FLEETING: [&str; 6] = ["pods", "events", "leases", "replicasets", "endpointslices", "controllerrevisions"];
-
-impl Picture {
-    /// What there is.
-    pub(crate) fn of(datacenter: &Datacenter) -> Self {
-        let Snapshot { guests, volumes, objects, .. } = datacenter.look();
-        let mut all = BTreeMap::new();
-        for guest in guests.values() {
-            let state = if guest.running { "running" } else { "stopped" };
-            let place = format!("guest {}", guest.vmid);
-            all.insert(
-                place.clone(),
-                format!("on {}, {state}, pool {:?}, lock {:?}", guest.host, guest.pool, guest.lock),
-            );
-            for (key, value) in guest.config.iter().filter(|(key, _)| !DRAWN.contains(&key.as_str())) {
-                let is_told =
-                    |line: &&str| !["operation: ", "epoch: ", "lineage: "].iter().any(|drawn| line.starts_with(drawn));
-                let value: Vec<&str> = value.lines().filter(is_told).collect();
-                all.insert(format!("{place} {key}"), without_digest(&value.join(" | ")));
-            }
-            for (key, value) in &guest.pending {
-                all.insert(format!("{place} pending {key}"), format!("{value:?}"));
-            }
-        }
-        for ((host, name), volume) in &volumes {
-            all.insert(format!("volume {name} on {host}"), format!("{} bytes", volume.size));
-        }
-        // Clusters have drawn names, too: the first, the second.
-        let clusters: BTreeSet<&String> = objects.keys().map(|(cluster, ..)| cluster).collect();
-        for (cluster, collection, place) in objects.keys() {
-            let cluster = clusters.iter().position(|known| *known == cluster).unwrap_or_default();
-            let plural = collection.split('.').next().unwrap_or(collection);
-            if !FLEETING.contains(&plural) {
-                all.insert(format!("{plural} {place} of cluster {cluster}"), "there".to_owned());
-            }
-        }
-        Self(all)
-    }
-
-    /// What differs, as people read it.
-    pub(crate) fn against(&self, expected: &Self) -> Vec<String> {
-        let mut differences = Vec::new();
-        for (what, wanted) in &expected.0 {
-            match self.0.get(what) {
-                None => differences.push(format!("{what} is missing")),
-                Some(is) if is != wanted => differences.push(format!("{what} is `{is}`, not `{wanted}`")),
-                Some(_) => {}
-            }
-        }
-        let surplus = self.0.keys().filter(|what| !expected.0.contains_key(*what));
-        differences.extend(surplus.map(|what| format!("{what} is there as well")));
-        differences
-    }
-}
-
-/// Tags without the digest, which depends on the lineage; all else that it is made of is told by the other options.
-fn without_digest(value: &str) -> String {
-    value
-        .split(';')
-        .map(|tag| tag.strip_prefix("castle-is-").map_or(tag, |_| "castle-is"))
-        .collect::<Vec<_>>()
-        .join(";")
-}
-
 /// What others have, before castle comes.
 pub(crate) struct Others {
     guests: BTreeMap<u32, castle_datacenter::GuestView>,
     volumes: BTreeMap<(String, String), castle_datacenter::VolumeView>,
-    vault: Option<VaultView>,
+    vault: VaultView,
 }
 
 impl Others {
     pub(crate) fn of(life: &Life) -> Self {
         let Snapshot { guests, volumes, .. } = life.datacenter.look();
-        Self { guests, volumes, vault: vault(life) }
+        Self { guests, volumes, vault: vault(life).unwrap_or_default() }
     }
 
     /// Promise 2: what of theirs is not as it was.
@@ -131,11 +64,14 @@ impl Others {
                 touched.push(format!("the volume {name} on {host}, which is not castle's, was changed"));
             }
         }
-        let (before, after) = (self.vault.clone().unwrap_or_default(), now.vault.unwrap_or_default());
+        let (before, after) = (&self.vault, &now.vault);
         for (name, value) in &before.secrets {
             if after.secrets.get(name) != Some(value) || after.comments.get(name) != before.comments.get(name) {
                 touched.push(format!("{name} in the vault, which is not castle's, was changed"));
             }
+        }
+        for folder in before.folders.iter().filter(|folder| !after.folders.contains(folder)) {
+            touched.push(format!("the folder {folder} in the vault, which is not castle's, was removed"));
         }
         touched
     }
@@ -147,17 +83,17 @@ impl Others {
         let volumes = now.volumes.keys().filter(|name| !self.volumes.contains_key(name));
         let mut left: Vec<String> =
             guests.chain(volumes.map(|(host, name)| format!("volume {name} on {host}"))).collect();
-        let before = self.vault.clone().unwrap_or_default();
-        let after = now.vault.unwrap_or_default();
-        left.extend(
-            after
-                .secrets
-                .keys()
-                .filter(|name| !before.secrets.contains_key(*name))
-                .map(|name| format!("{name} in the vault")),
-        );
+        let entries = now.vault.secrets.keys().filter(|name| !self.vault.secrets.contains_key(*name));
+        left.extend(entries.map(|name| format!("{name} in the vault")));
         left
     }
+}
+
+/// Promise 2: which files of the operator's are not as they were.
+pub(crate) fn rewritten(life: &Life) -> Vec<String> {
+    let now = life.disk().contents();
+    let files = life.script.files.iter().filter(|(path, bytes)| now.get(*path) != Some(bytes));
+    files.map(|(path, _)| format!("{}, which is the operator's, was changed", path.display())).collect()
 }
 
 fn vault(life: &Life) -> Option<VaultView> {
@@ -165,36 +101,44 @@ fn vault(life: &Life) -> Option<VaultView> {
     Some(life.datacenter.vault(&place.host))
 }
 
-/// Promise 5: where a secret shows, and which files others can read. `needles` are the secrets; `told` is what was printed.
-pub(crate) fn shown(life: &Life, needles: &[(String, String)], told: &str) -> Vec<String> {
-    let mut found = life.tally.leaks();
+/// All that a verb said: to people, and to programs before anything in it is masked.
+pub(crate) fn heard(printed: &Printed) -> String {
+    let events = serde_json::to_string(&printed.events).unwrap_or_default();
+    format!("{}\n{events}\n{}\n", printed.text, printed.result)
+}
+
+/// Promise 5: where a secret shows, and which files others can read. `told` is all that was printed, and what programs are given instead.
+pub(crate) fn shown(life: &Life, needles: &Needles, told: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut look = |bytes: &[u8], place: &dyn Fn() -> String| {
+        found.extend(needles.within(bytes).iter().map(|what| format!("{what} {}", place())));
+    };
     let disk = life.disk();
-    for (path, bytes) in disk.contents() {
-        // What the operator put there is the operator's.
-        if life.script.files.contains_key(&path) {
-            continue;
-        }
-        let mode = disk.metadata(&path).map_or(0, |found| found.mode);
-        if path.starts_with(STATE) && mode & 0o077 != 0 {
-            found.push(format!("{} can be read by others: mode {mode:o}", path.display()));
-        }
-        found.extend(within(&bytes, needles).map(|what| format!("{what} is in clear in {}", path.display())));
+    // What the operator put there is the operator's.
+    let own: Vec<_> = disk.contents().into_iter().filter(|(path, _)| !life.script.files.contains_key(path)).collect();
+    for (path, bytes) in own.iter().filter(|(path, _)| !path.starts_with(ASKED_FOR)) {
+        look(bytes, &|| format!("is in clear in {}", path.display()));
     }
-    found.extend(within(told.as_bytes(), needles).map(|what| format!("{what} was printed")));
+    look(told.as_bytes(), &|| "was printed".to_owned());
+    for request in life.tally.told() {
+        look(request.as_bytes(), &|| format!("is in {}", request.lines().next().unwrap_or_default()));
+    }
     for guest in life.datacenter.look().guests.values() {
-        for (key, value) in &guest.config {
-            found.extend(
-                within(value.as_bytes(), needles).map(|what| format!("{what} is in {key} of VM {}", guest.vmid)),
-            );
+        let pending = guest.pending.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        for (key, value) in guest.config.iter().chain(pending) {
+            look(value.as_bytes(), &|| format!("is in {key} of VM {}", guest.vmid));
+        }
+    }
+    for (name, note) in &vault(life).unwrap_or_default().comments {
+        look(format!("{name}\n{note}").as_bytes(), &|| format!("is in the note at {name} in the vault"));
+    }
+    for (path, _) in &own {
+        let mode = disk.metadata(path).map_or(0, |found| found.mode);
+        if mode & 0o077 != 0 {
+            found.push(format!("{} can be read by others: mode {mode:o}", path.display()));
         }
     }
     found
-}
-
-/// Which secrets are in these bytes.
-fn within<'n>(bytes: &'n [u8], needles: &'n [(String, String)]) -> impl Iterator<Item = &'n str> {
-    let has = |needle: &str| !needle.is_empty() && bytes.windows(needle.len()).any(|part| part == needle.as_bytes());
-    needles.iter().filter(move |(_, needle)| has(needle)).map(|(what, _)| what.as_str())
 }
 
 /// Holds that a verb ended as it should.

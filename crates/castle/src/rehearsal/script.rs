@@ -21,6 +21,7 @@ use castle_talos::model::pki;
 
 use super::blueprint::{VaultPlace, blueprint, host, vault};
 use super::fitted;
+use super::needles::Needles;
 use super::standins::{GIT_TOKEN, Given};
 use crate::doors::{Doors, Variables};
 use crate::embedded;
@@ -64,7 +65,7 @@ pub(crate) struct Script {
     pub(crate) repository: Option<Repository>,
     pub(crate) mirror: Option<PathBuf>,
     /// What must not show anywhere.
-    pub(crate) needles: Vec<(String, String)>,
+    pub(crate) needles: Needles,
     pub(crate) stock: KeyStock,
     /// What of the castle is not rehearsed, for people.
     pub(crate) left_out: Vec<String>,
@@ -112,7 +113,10 @@ impl Script {
             keys.push((KeyKind::Rsa4096, 1));
         }
         let stock = KeyStock::lay_in(doors.mint.as_ref(), &keys).await.map_err(|error| error.to_string())?;
-        let (identity, age_key) = (Seal::mint_identity(), Seal::mint_identity());
+        // The same for every script, as are all stand-ins: what is printed of a seed is the same each time.
+        let chance = Chance::new(3);
+        let identity = || Seal::mint_identity(&chance).map_err(|error| error.to_string());
+        let (identity, age_key) = (identity()?, identity()?);
         let given = Given {
             castle: &castle,
             folder: &folder,
@@ -122,6 +126,10 @@ impl Script {
             bundle: &bundle(&castle, &stock.mint()).await?,
         };
         let planted = given.plant(dawn())?;
+        let mut needles = Needles::of_stock(&stock);
+        for (what, secret) in &planted.secrets {
+            needles.add(what, secret);
+        }
         files.extend(planted.files);
         let mut variables = planted.variables;
         for (name, value) in [("HOME", "/rehearsal/home"), ("CASTLE_STATE_DIR", STATE), ("USER", "rehearsal")] {
@@ -142,7 +150,7 @@ impl Script {
             vaulted: planted.vault,
             repository,
             mirror,
-            needles: planted.needles,
+            needles,
             stock,
             left_out,
         })

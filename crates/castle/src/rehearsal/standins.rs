@@ -28,9 +28,30 @@ const REGISTRY: &str = "rehearsed-password-of-the-registry";
 
 /// What a reference leads to.
 enum StandIn {
-    Text(String),
-    /// A mapping.
+    /// A text, and the parts of it that are secret.
+    Text(String, Vec<String>),
+    /// A mapping, of which the second is secret.
     Members([(&'static str, &'static str); 2]),
+}
+
+/// What is before the secret part of an identity of age.
+const AGE: &str = "AGE-SECRET-KEY-1";
+
+/// The secret part of an identity of age.
+fn age_part(identity: &str) -> String {
+    identity.strip_prefix(AGE).unwrap_or(identity).to_owned()
+}
+
+/// The secret parts of a Talos bundle but for its keys: of a token that which is behind its name.
+pub(crate) fn bundle_parts(bundle: &str) -> Vec<String> {
+    let names = ["token", "secret", "secretboxencryptionsecret", "aescbcencryptionsecret", "bootstraptoken"];
+    let part = |line: &str| {
+        let (name, value) = line.split_once(": ")?;
+        let value = value.trim().trim_matches('"');
+        let is_secret = names.contains(&name.trim().to_lowercase().as_str()) && value.len() >= 16;
+        is_secret.then(|| value.split_once('.').map_or(value, |(_, part)| part).to_owned())
+    };
+    bundle.lines().filter_map(part).collect()
 }
 
 /// Where all of them are.
@@ -40,8 +61,8 @@ pub(crate) struct Planted {
     pub(crate) files: BTreeMap<PathBuf, Vec<u8>>,
     /// Entries of the castle's folder in its vault.
     pub(crate) vault: BTreeMap<String, String>,
-    /// What must not show anywhere: what it is, and what it reads.
-    pub(crate) needles: Vec<(String, String)>,
+    /// What must not show anywhere: what it is for, and the part of it that is secret.
+    pub(crate) secrets: Vec<(String, String)>,
 }
 
 /// What a castle is given instead of its secrets.
@@ -67,7 +88,8 @@ impl Given<'_> {
         };
         let castle = self.castle;
         if let Platform::Proxmox(proxmox) = &castle.platform.value {
-            let token = StandIn::Text(format!("{USER}!{TOKEN_NAME}={TOKEN_SECRET}"));
+            let token = format!("{USER}!{TOKEN_NAME}={TOKEN_SECRET}");
+            let token = StandIn::Text(token, vec![TOKEN_SECRET.to_owned()]);
             add("platform.proxmox.token", &proxmox.token.value, token);
         }
         if let Some(Vault::Infisical(infisical)) = castle.secrets.as_deref() {
@@ -76,19 +98,24 @@ impl Given<'_> {
         }
         if let Some(gitops) = &castle.gitops {
             if let Some(credential) = &gitops.credential {
-                add("gitops.credential", &credential.value, StandIn::Text(GIT_TOKEN.to_owned()));
+                add(
+                    "gitops.credential",
+                    &credential.value,
+                    StandIn::Text(GIT_TOKEN.to_owned(), vec![GIT_TOKEN.to_owned()]),
+                );
             }
             if let Some(key) = &gitops.age_key {
-                add("gitops.ageKey", &key.value, StandIn::Text(self.age_key.to_owned()));
+                add("gitops.ageKey", &key.value, StandIn::Text(self.age_key.to_owned(), vec![age_part(self.age_key)]));
             }
         }
         if let Some(bundle) = &castle.talos.bundle {
-            add("talos.bundle", &bundle.value, StandIn::Text(self.bundle.to_owned()));
+            add("talos.bundle", &bundle.value, StandIn::Text(self.bundle.to_owned(), bundle_parts(self.bundle)));
         }
         for (registry, mirror) in castle.talos.mirrors.iter() {
             if let Some(credential) = &mirror.credential {
                 let field = format!("talos.mirrors.{}.credential", registry.value);
-                add(&field, &credential.value, StandIn::Text(format!("castle:{REGISTRY}")));
+                let login = StandIn::Text(format!("castle:{REGISTRY}"), vec![REGISTRY.to_owned()]);
+                add(&field, &credential.value, login);
             }
         }
         all
@@ -97,24 +124,18 @@ impl Given<'_> {
     /// Puts them where the references say.
     pub(crate) fn plant(&self, now: SystemTime) -> Result<Planted, String> {
         let mut planted = Planted::default();
-        planted.needles.push(("the age identity".to_owned(), self.identity.to_owned()));
+        planted.secrets.push(("the age identity".to_owned(), age_part(self.identity)));
         planted.variables.insert("SOPS_AGE_KEY".to_owned(), self.identity.into());
         let mut sealed: BTreeMap<PathBuf, Vec<(String, String)>> = BTreeMap::new();
         for (field, reference, stand_in) in self.all() {
-            planted.needles.push((
-                field,
-                match &stand_in {
-                    StandIn::Text(text) => text.clone(),
-                    StandIn::Members([_, (_, secret)]) => (*secret).to_owned(),
-                },
-            ));
-            let text = match &stand_in {
-                StandIn::Text(text) => text.clone(),
+            let (text, parts) = match &stand_in {
+                StandIn::Text(text, parts) => (text.clone(), parts.clone()),
                 StandIn::Members(members) => {
                     let object: BTreeMap<&str, &str> = members.iter().copied().collect();
-                    serde_json::to_string(&object).unwrap_or_default()
+                    (serde_json::to_string(&object).unwrap_or_default(), vec![members[1].1.to_owned()])
                 }
             };
+            planted.secrets.extend(parts.into_iter().map(|part| (field.clone(), part)));
             match (reference, stand_in) {
                 (SecretReference::Env(name), _) => {
                     planted.variables.insert(name, text.into());
@@ -129,7 +150,7 @@ impl Given<'_> {
                     let entries = members.map(|(name, value)| (format!("{path}.{name}"), value.to_owned()));
                     sealed.entry(self.folder.join(file)).or_default().extend(entries);
                 }
-                (SecretReference::Sops { file, path }, StandIn::Text(text)) => {
+                (SecretReference::Sops { file, path }, StandIn::Text(..)) => {
                     sealed.entry(self.folder.join(file)).or_default().push((path, text));
                 }
             }

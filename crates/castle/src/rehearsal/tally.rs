@@ -1,5 +1,7 @@
-//! Who sees every request in a world: counts changes, looks for secrets in what a hypervisor is told, and kills.
+//! Who sees every request in a world: counts changes, remembers what was told where it can be read later, and kills.
 
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use castle_datacenter::{Asked, Called, Fate, Reply, VaultAsked, VaultReply, Witness};
@@ -13,21 +15,17 @@ pub(crate) type IsMeant = Box<dyn Fn(&str) -> bool + Send>;
 struct Seen {
     pulse: Pulse,
     changes: Vec<String>,
-    leaks: Vec<String>,
+    told: BTreeSet<String>,
     kill: Option<(IsMeant, Moment)>,
 }
 
 /// Sees every request.
+#[derive(Default)]
 pub(crate) struct Tally {
     seen: Mutex<Seen>,
-    needles: Vec<(String, String)>,
 }
 
 impl Tally {
-    pub(crate) fn new(needles: Vec<(String, String)>) -> Self {
-        Self { seen: Mutex::default(), needles }
-    }
-
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -43,9 +41,9 @@ impl Tally {
         std::mem::take(&mut self.seen().changes)
     }
 
-    /// The requests that had a secret in them since the last time.
-    pub(crate) fn leaks(&self) -> Vec<String> {
-        std::mem::take(&mut self.seen().leaks)
+    /// What is in logs of others since the last time: all that a hypervisor was told, and the addresses of all other requests.
+    pub(crate) fn told(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.seen().told)
     }
 
     /// Has an effect of the process, unless it does not live to have it or to hear of it.
@@ -74,11 +72,11 @@ impl Tally {
 
 impl Witness for Tally {
     fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
-        for (what, needle) in &self.needles {
-            if asked.path.contains(needle) || asked.parameters.iter().any(|(_, value)| value.contains(needle)) {
-                self.seen().leaks.push(format!("{what} is in {} {}", asked.method, asked.path));
-            }
+        let mut told = format!("{} {}", asked.method, asked.path);
+        for (name, value) in &asked.parameters {
+            let _ = write!(told, "\n{name}={value}");
         }
+        self.seen().told.insert(told);
         if !asked.is_change {
             return Some(handle());
         }
@@ -86,6 +84,7 @@ impl Witness for Tally {
     }
 
     fn call(&self, called: &Called) -> Fate {
+        self.seen().told.insert(called.method.clone());
         if !called.is_change {
             return Fate::Handled;
         }
@@ -97,6 +96,7 @@ impl Witness for Tally {
     }
 
     fn vault(&self, asked: &VaultAsked, handle: &mut dyn FnMut() -> VaultReply) -> Option<VaultReply> {
+        self.seen().told.insert(format!("{} {}", asked.method, asked.target));
         // Who logs in has changed nothing.
         if !asked.is_change || asked.target.contains("/auth/") {
             return Some(handle());

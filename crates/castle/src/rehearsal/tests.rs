@@ -1,16 +1,13 @@
-//! Goal: a rehearsal tries the user's own file with the real verbs, and tells when castle breaks a promise. Method: whole worlds, as
-//! `castle rehearse` makes them; and worlds into which a defect is planted.
+//! Goal: a rehearsal tries the user's own file with the real verbs, and a verb can be killed wherever one likes. Method: whole worlds, as
+//! `castle rehearse` makes them.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
-use castle_datacenter::{Asked, Datacenter, Reply, Witness};
 use castle_rehearsal::{Loss, Moment};
 use futures_util::future::join;
 
 use super::fixture::{SMALL, in_a_world, script, written};
 use super::life::{At, Kill};
-use super::world::meddled;
 use super::*;
 use crate::output::Exit;
 
@@ -34,56 +31,16 @@ fn a_castle_on_proxmox_is_rehearsed_without_its_secrets() {
     assert!(script.left_out.iter().any(|what| what.starts_with("your secrets")), "{:?}", script.left_out);
 }
 
-/// When a guest of castle's is removed, touches one that is somebody else's.
-struct Clumsy(Datacenter);
-
-impl Witness for Clumsy {
-    fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
-        let reply = handle();
-        if asked.method == "DELETE" {
-            self.0.change_guest(420, &[("memory", Some("1024"))]);
-        }
-        Some(reply)
-    }
-}
-
 #[test]
-fn a_broken_promise_is_told_and_its_seed_replays() {
+fn whoever_is_killed_at_the_first_effects_is_dead_at_once() {
     let script = written(SMALL);
-    let clumsy = |life: &Life| life.datacenter.watch(Arc::new(Clumsy(life.datacenter.clone())));
-    let once = || meddled(&script, &[7], &clumsy).unwrap().remove(0);
-    let (first, again) = (once(), once());
-    let told: Vec<(u8, &str)> = first.broken.iter().map(|broken| (broken.promise, broken.seen.as_str())).collect();
-    let expected = (2, "VM 420, which is not castle's, was changed");
-    assert_eq!(told, [expected, expected], "in both lives: {}", first.story);
-    assert_eq!((first.broken, first.kills, first.times), (again.broken, again.kills, again.times));
-    assert_eq!(first.story, again.story, "the same seed is the same story");
-}
-
-/// Holds what a hypervisor says of a guest's description, whatever was asked.
-struct Forgetful(Mutex<bool>);
-
-impl Witness for Forgetful {
-    fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
-        // The second time that a guest is to be removed nothing happens, and it is said that it did.
-        let mut was_asked = self.0.lock().unwrap();
-        if asked.method == "DELETE" && asked.path.ends_with("/qemu/424") && std::mem::replace(&mut *was_asked, true) {
-            return None;
+    in_a_world(&script, 1, async |life| {
+        for beat in 0..12 {
+            let kill = Kill { at: At::Beat(beat), moment: Moment::Before, loss: Loss::None };
+            let told = life.run_killed(&["up"], kill).await;
+            assert_eq!((told.exit, told.effects), (None, beat + 1), "{}", told.printed.text);
         }
-        Some(handle())
-    }
-}
-
-#[test]
-fn what_cannot_be_done_is_told_as_a_promise_that_was_not_kept() {
-    let script = written(SMALL);
-    let deaf = |life: &Life| {
-        life.datacenter.watch(Arc::new(Forgetful(Mutex::new(true))));
-    };
-    let rehearsed = meddled(&script, &[3], &deaf).unwrap().remove(0);
-    let down = rehearsed.broken.iter().find(|broken| broken.promise == 4);
-    let down = down.unwrap_or_else(|| panic!("{:?}", rehearsed.broken));
-    assert!(down.when == "down" && down.seen.contains("guest: 424"), "{down:?}");
+    });
 }
 
 #[test]
@@ -108,4 +65,30 @@ fn a_verb_is_killed_where_it_is_meant_and_goes_on() {
         assert_eq!(life.datacenter.clusters().len(), 1, "bootstrapped once");
         assert_eq!(life.run(&["status", "--nonsense"]).await.exit, Some(Exit::Invalid));
     });
+}
+
+/// Each generation of Talos has other names for what is drawn.
+#[test]
+fn nothing_that_is_drawn_is_in_a_picture() {
+    for (version, kubernetes) in [("v1.12.4", "v1.35.0"), ("v1.13.9", "v1.36.3"), ("v1.14.0", "v1.36.3")] {
+        let script = written(&SMALL.replace("v1.13.9", version).replace("v1.36.3", kubernetes));
+        let raised = |seed| {
+            in_a_world(&script, seed, async |life| {
+                let told = life.run(&["up"]).await;
+                assert_eq!(told.printed.result["result"], "raised", "{version}: {}", told.printed.text);
+                picture::Picture::of(life)
+            })
+        };
+        assert_eq!(raised(1).against(&raised(2)), Vec::<String>::new(), "{version}");
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_story_whenever_the_file_is_read() {
+    let (script, read_again) = (written(SMALL), written(SMALL));
+    assert_eq!((&script.variables, &script.vaulted), (&read_again.variables, &read_again.vaulted));
+    let once = |script| rehearse(script, &[4]).unwrap().remove(0);
+    let (first, again) = (once(&script), once(&read_again));
+    assert_eq!(first.story, again.story);
+    assert_eq!((first.kills, first.times, first.effects), (again.kills, again.times, again.effects));
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
@@ -13,8 +14,11 @@ use castle_rehearsal::{Chance, Loss, Moment, VirtualClock, in_virtual_time};
 use serde_json::Value;
 
 use super::life::{At, Kill, Life, Told};
-use super::promises::{Broken, Others, Picture, ended, forget, shown};
+use super::needles::Needles;
+use super::picture::Picture;
+use super::promises::{ASKED_FOR, Broken, Others, ended, forget, heard, rewritten, shown};
 use super::script::Script;
+use super::standins::bundle_parts;
 use crate::issuing::bundle;
 use crate::keeping::Kept;
 
@@ -133,7 +137,7 @@ impl World {
         };
         let ending = if told.exit.is_none() { "killed\n" } else { "" };
         let _ = write!(self.rehearsed.story, "\n$ castle {}\n{}{ending}", words.join(" "), told.printed.text);
-        self.told += &told.printed.text;
+        self.told += &heard(&told.printed);
         told
     }
 
@@ -143,12 +147,13 @@ impl World {
         let up = self.run(life, &["up"], None).await;
         ended(1, "up, undisturbed", &up, &["raised"])?;
         self.rehearsed.times = times(&life.script, &up);
-        (self.rehearsed.effects, self.raised) = (up.effects, Picture::of(&life.datacenter));
+        (self.rehearsed.effects, self.raised) = (up.effects, Picture::of(life));
         self.beats.0 = up.effects;
-        life.tally.changes();
         self.idle(life, &["up"], "up after up", "unchanged").await?;
         self.idle(life, &["plan", "--exit-code"], "plan after up", "unchanged").await?;
         let needles = needles(life).await?;
+        self.issued(life, &needles).await?;
+        self.kept(life, &others, &needles, "while it stood")?;
         if is_recoverable(&life.script) {
             let before = records(life).await?;
             forget(life);
@@ -161,13 +166,12 @@ impl World {
                 let expected = "the state is rebuilt as it was";
                 return Err(Broken::new(3, "adopt after the state was lost", expected, &differing));
             }
+            self.kept(life, &others, &needles, "after adopt")?;
         }
-        self.kept(life, &others, &needles, "while it stood")?;
         let down = self.run(life, &["down", "--yes"], None).await;
         self.beats.1 = down.effects;
         ended(4, "down", &down, &["gone"])?;
         self.gone(life, &others, "down")?;
-        life.tally.changes();
         self.idle(life, &["down", "--yes"], "down after down", "gone").await?;
         self.kept(life, &others, &needles, "after it was taken down")
     }
@@ -179,7 +183,7 @@ impl World {
         self.kill(life, &["up"], self.beats.0, &chance).await;
         let up = self.run(life, &["up"], None).await;
         ended(1, "up after kill -9", &up, &["raised", "unchanged"])?;
-        let differences = Picture::of(&life.datacenter).against(&self.raised);
+        let differences = Picture::of(life).against(&self.raised);
         if !differences.is_empty() {
             return Err(Broken::new(1, "up after kill -9", "the same castle as undisturbed", &differences));
         }
@@ -211,18 +215,36 @@ impl World {
         }
     }
 
+    /// Has files issued that hold secrets, by which it is known that these would be found.
+    async fn issued(&mut self, life: &Life, needles: &Needles) -> Result<(), Broken> {
+        for verb in ["kubeconfig", "talosconfig"] {
+            let (when, file) = (format!("{verb} while it stood"), Path::new(ASKED_FOR).join(verb));
+            self.idle(life, &[verb, "--out", &file.to_string_lossy()], &when, "written").await?;
+            let written = life.disk().contents().remove(&file).unwrap_or_default();
+            if needles.within(&written).is_empty() {
+                let seen = format!("there is no secret in the {verb} that was asked for");
+                return Err(Broken::new(5, &when, "the secrets can be looked for", &[seen]));
+            }
+        }
+        Ok(())
+    }
+
     /// Holds that a verb ends like this and asks nobody for a change.
     async fn idle(&mut self, life: &Life, words: &[&str], when: &str, result: &str) -> Result<(), Broken> {
         let promise = if words[0] == "down" { 4 } else { 3 };
+        life.tally.changes();
         let told = self.run(life, words, None).await;
-        ended(promise, when, &told, &[result])?;
         let changes = life.tally.changes();
-        if changes.is_empty() { Ok(()) } else { Err(Broken::new(promise, when, "nothing is changed", &changes)) }
+        if !changes.is_empty() {
+            return Err(Broken::new(promise, when, "nothing is changed", &changes));
+        }
+        ended(promise, when, &told, &[result])
     }
 
     /// Holds what is to hold at any time: others are as they were, and no secret shows.
-    fn kept(&self, life: &Life, others: &Others, needles: &[(String, String)], when: &str) -> Result<(), Broken> {
-        let touched = others.touched(life);
+    fn kept(&self, life: &Life, others: &Others, needles: &Needles, when: &str) -> Result<(), Broken> {
+        let mut touched = others.touched(life);
+        touched.extend(rewritten(life));
         if !touched.is_empty() {
             return Err(Broken::new(2, when, "nothing of others is changed", &touched));
         }
@@ -261,22 +283,20 @@ fn times(script: &Script, up: &Told) -> Times {
     }
 }
 
-/// What must not show anywhere: what castle was given, and what it has made.
-async fn needles(life: &Life) -> Result<Vec<(String, String)>, Broken> {
+/// What must not show anywhere: what castle was given, every key that it can have minted, and what it has drawn.
+async fn needles(life: &Life) -> Result<Needles, Broken> {
     let mut needles = life.script.needles.clone();
     let unread = |why: &str| Broken::new(5, "while it stood", "the secrets can be looked for", &[why.to_owned()]);
     let kept = Kept::open(&life.doors(), &life.script.file).map_err(|why| unread(&why))?;
     let bundle = bundle(&kept).await.map_err(|trouble| unread(trouble.told()))?;
-    let before = needles.len();
-    let names = ["key", "token", "secret", "secretboxencryptionsecret", "aescbcencryptionsecret", "bootstraptoken"];
-    for line in bundle.save().expose().lines() {
-        let Some((name, value)) = line.split_once(": ") else { continue };
-        let (name, value) = (name.trim().trim_start_matches("- "), value.trim().trim_matches('"'));
-        if names.contains(&name.to_lowercase().as_str()) && value.len() >= 16 {
-            needles.push((format!("{name} of the Talos bundle"), value.to_owned()));
-        }
+    let parts = bundle_parts(bundle.save().expose());
+    if parts.is_empty() {
+        return Err(unread("the Talos bundle has none"));
     }
-    if needles.len() == before { Err(unread("the Talos bundle has none")) } else { Ok(needles) }
+    for part in parts {
+        needles.add("a secret of the Talos bundle", part);
+    }
+    Ok(needles)
 }
 
 /// What the state says of each layer.

@@ -93,7 +93,7 @@ fn child(folder: &Path) -> ExitCode {
             castle: CastleId { name: "blue".into(), lineage: "x".into(), generation: 1 },
             name: "blue on nothing".to_owned(),
             nodes: Vec::new(),
-            layer: None,
+            layers: Vec::new(),
             within: None,
             goes_on: false,
             folder: &folder.join("state"),

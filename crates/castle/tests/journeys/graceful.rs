@@ -51,6 +51,24 @@ fn machines_go_down_by_themselves_workers_first() {
 }
 
 #[test]
+fn a_castle_that_is_reborn_can_come_to_rest_first() {
+    let within = standing(400);
+    let reborn = within.room.castle(&["rebirth", "--graceful", "--within", "4m", "--yes", "--json"]);
+    let result = reborn.result();
+    assert_eq!((reborn.code, &result["result"]), (Some(0), &"raised".into()), "{}", reborn.transcript());
+    let done: Vec<String> = serde_json::from_value(result["graceful"]["done"].clone()).unwrap();
+    assert_eq!(
+        (done.len(), &result["graceful"]["left"], &result["generation"]),
+        (7, &json!([]), &json!(2)),
+        "{result}"
+    );
+    let stopped = within.seen.targets().into_iter().find(|target| target.contains("/status/stop"));
+    assert_eq!(stopped, None, "nothing was switched off");
+    assert_eq!(closed(&within), 0);
+    hold(&within.room.castle(&["rebirth", "--within", "5m"]), 4, &["--graceful"]);
+}
+
+#[test]
 fn a_dead_api_and_a_lost_state_are_told_and_the_castle_goes() {
     let within = standing(400);
     let control_plane = within

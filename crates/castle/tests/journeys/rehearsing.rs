@@ -16,6 +16,7 @@ fn a_file_is_rehearsed_and_nothing_is_written() {
     let (verb, held) = (&result["verb"], &result["result"]);
     assert_eq!((verb, held, &result["worlds"]), (&"rehearse".into(), &"held".into(), &1.into()));
     assert_eq!(result["times"]["whole"]["p50"], told["seconds"]);
+    assert_eq!(result["times"]["api"]["worlds"], 1);
     assert!(result["kills"].as_u64() >= Some(1), "{result}");
     assert!(result["not_rehearsed"].as_array().is_some_and(|all| !all.is_empty()));
     assert_eq!(world.files(), ["castle.yaml"]);

@@ -11,12 +11,26 @@ fn with_workers(count: u32) -> String {
 const LEFT_OUT: &str = "not in the file any more";
 
 #[test]
+fn a_layer_waits_for_changes_in_those_that_are_only_looked_at() {
+    let room = Room::new(400);
+    let alone = room.castle(&["up", "--layer", "platform"]);
+    let told =
+        "for changes in layers that were only looked at: secrets\n  next: castle up --layer secrets --layer platform";
+    assert!(alone.code == Some(1) && alone.stderr.contains(told), "{}", alone.transcript());
+    assert_eq!(room.states(), ["absent"; 3], "nothing was made");
+    let both = room.castle(&["up", "--layer", "secrets", "--layer", "platform"]);
+    assert_eq!(both.code, Some(0), "{}", both.transcript());
+    assert_eq!(room.states(), ["running"; 3]);
+}
+
+#[test]
 fn a_worker_comes_and_goes_with_the_count() {
     let room = Room::new(400);
     assert_eq!(room.castle(&["up"]).code, Some(0));
     room.write("castle.yaml", &with_workers(3));
     let more = room.castle(&["plan"]);
-    assert!(more.stdout.contains("create    platform/vm/blue-worker-3"), "{}", more.transcript());
+    let (actions, _) = more.stdout.split_once("\n\n").unwrap();
+    insta::assert_snapshot!("a_worker_comes", actions);
     assert_eq!(room.castle(&["up"]).code, Some(0));
     assert_eq!(room.states(), ["running"; 4]);
 

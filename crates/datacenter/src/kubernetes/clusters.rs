@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -32,15 +33,19 @@ impl Clusters {
         self.all.get(key).map(|(_, kube)| kube)
     }
 
-    /// Every object: its cluster's key, its collection and its place, with the revision of its last change.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = ((String, String, String), String)> {
+    /// Every object: its cluster's key, its collection and its place.
+    pub(crate) fn everything(&self) -> impl Iterator<Item = ((String, String, String), &Arc<Value>)> {
         self.all.iter().flat_map(|(key, (_, kube))| {
             kube.store.everything().map(move |(collection, object)| {
                 let place = format!("{}/{}", value::namespace(object), value::name(object));
-                let revision = value::text(object, "metadata.resourceVersion").to_owned();
-                ((key.clone(), collection.to_string(), place), revision)
+                ((key.clone(), collection.to_string(), place), object)
             })
         })
+    }
+
+    /// The same, with the revision of their last change.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = ((String, String, String), String)> {
+        self.everything().map(|(at, object)| (at, value::text(object, "metadata.resourceVersion").to_owned()))
     }
 }
 
@@ -299,6 +304,12 @@ impl Datacenter {
     pub fn object(&self, cluster: &str, collection: &str, namespace: &str, name: &str) -> Option<Value> {
         self.in_cluster(cluster, |kube| kube.get(collection, namespace, name).map(|object| Value::clone(&object)))
             .flatten()
+    }
+
+    /// Every object of every cluster, by its cluster, its collection and its place (`namespace/name`).
+    #[must_use]
+    pub fn objects(&self) -> BTreeMap<(String, String, String), Arc<Value>> {
+        self.world().kubernetes.everything().map(|(at, object)| (at, object.clone())).collect()
     }
 
     /// The names of the objects of a collection, as `namespace/name`.

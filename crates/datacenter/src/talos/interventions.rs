@@ -123,6 +123,22 @@ impl Datacenter {
         true
     }
 
+    /// Whether a node was told to begin an etcd and has not done so yet: it knows that in its memory alone.
+    #[must_use]
+    pub fn is_about_to_begin(&self, vmid: u32) -> bool {
+        self.world().talos.boot(vmid).is_some_and(|boot| boot.is_bootstrapping)
+    }
+
+    /// Lets a node forget its configuration and its data, and come up again without, as `talosctl reset` does.
+    pub fn reset_node(&self, vmid: u32) -> bool {
+        let mut world = self.world();
+        let Some(boot) = world.talos.boot_mut(vmid) else { return false };
+        boot.wipes = (true, true);
+        world.talos_end(vmid, Stage::Resetting, After::Boot, "");
+        world.touch();
+        true
+    }
+
     /// Lets a node go down in order, and come up again.
     pub fn restart_node(&self, vmid: u32) -> bool {
         let mut world = self.world();

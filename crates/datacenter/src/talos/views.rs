@@ -90,6 +90,13 @@ impl Datacenter {
         world.talos.nodes.values().map(view).collect()
     }
 
+    /// The configuration on the disk of a node, as it was sent, with its secrets.
+    #[must_use]
+    pub fn machine_configuration(&self, vmid: u32) -> Option<String> {
+        let world = self.world();
+        Some(world.talos.nodes.get(&vmid)?.disk.config.as_ref()?.text.clone())
+    }
+
     /// All clusters that there are, in the order of what identifies them.
     #[must_use]
     pub fn clusters(&self) -> Vec<ClusterView> {

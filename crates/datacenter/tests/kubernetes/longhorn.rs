@@ -184,3 +184,99 @@ fn a_volume_is_attached_as_long_as_a_pod_on_a_node_uses_it() {
         stand.until("the end", |stand| state(stand) == (json!("detached"), json!(""), 0)).await;
     });
 }
+
+/// The real managers give a budget up only when a node is closed, no volume is attached there, and by the policy that is set nothing would be lost.
+#[test]
+fn a_budget_is_given_up_when_nothing_on_a_closed_node_would_be_missed() {
+    let Some(text) = text("/var/mnt/longhorn") else { return };
+    in_virtual_time(async |clock| {
+        let stand = Stand::on(clock, Machines { count: 5, has_data_disks: true, wants_volumes: true }).await;
+        stand.install(&text).await;
+        stand.pause(30.0).await;
+        let budgets = |stand: &Stand| stand.names("poddisruptionbudgets.policy").len();
+        assert_eq!(budgets(&stand), 2);
+        let close = async |node: &str, is_closed: bool| {
+            let closed = if is_closed { json!(true) } else { Value::Null };
+            stand.merge(&format!("/api/v1/nodes/{node}"), &json!({ "spec": { "unschedulable": closed } })).await;
+            stand.pause(5.0).await;
+        };
+        close("node-4", true).await;
+        assert_eq!(budgets(&stand), 1, "nothing is on it");
+        close("node-4", false).await;
+        assert_eq!(budgets(&stand), 2, "it is there again with the node");
+
+        // A volume with two copies, on both.
+        claim(&stand, "data").await;
+        stand.until("its replicas", |stand| stand.names("replicas.longhorn.io").len() == 2).await;
+        close("node-4", true).await;
+        assert_eq!(budgets(&stand), 1, "the other copy is protected");
+        close("node-5", true).await;
+        assert_eq!(budgets(&stand), 1, "this one is the last that is");
+        close("node-4", false).await;
+        assert_eq!(budgets(&stand), 1, "one came back, and the other could go");
+        close("node-5", false).await;
+
+        // The copy on the other node has failed.
+        let own = |kind: &str, name: &str| format!("/apis/longhorn.io/v1beta2/namespaces/{NAMESPACE}/{kind}/{name}");
+        let replicas = stand.names("replicas.longhorn.io");
+        let replica = |node: &str| {
+            let names = replicas.iter().map(|name| name.split_once('/').unwrap().1);
+            let mut names =
+                names.filter(|name| stand.object("replicas.longhorn.io", NAMESPACE, name)["spec"]["nodeID"] == node);
+            own("replicas", names.next().unwrap())
+        };
+        stand.merge(&replica("node-5"), &json!({ "spec": { "failedAt": "2026-01-01T00:00:00Z" } })).await;
+        close("node-4", true).await;
+        assert_eq!(budgets(&stand), 2);
+        let policy = own("settings", "node-drain-policy");
+        for (word, expected) in [
+            ("always-allow", 1),
+            ("block-if-contains-last-replica", 2),
+            ("allow-if-replica-is-stopped", 1),
+            ("block-for-eviction", 2),
+        ] {
+            close("node-4", false).await;
+            stand.merge(&policy, &json!({ "value": word })).await;
+            close("node-4", true).await;
+            assert_eq!(budgets(&stand), expected, "{word}");
+        }
+        // A copy that nobody has written to is not missed.
+        stand.merge(&policy, &json!({ "value": "block-if-contains-last-replica" })).await;
+        stand.merge(&replica("node-4"), &json!({ "spec": { "healthyAt": "" } })).await;
+        stand.until("its end", |stand| budgets(stand) == 1).await;
+    });
+}
+
+/// What is missing of a volume is made anew while it is attached, on a node that has none of it.
+#[test]
+fn copies_are_made_while_a_volume_is_attached() {
+    let Some(text) = text("/var/mnt/longhorn") else { return };
+    in_virtual_time(async |clock| {
+        let stand = Stand::on(clock, Machines { count: 5, has_data_disks: true, wants_volumes: true }).await;
+        stand.install(&text).await;
+        stand.pause(30.0).await;
+        let close = json!({ "spec": { "unschedulable": true } });
+        stand.merge("/api/v1/nodes/node-4", &close).await;
+        stand.pause(5.0).await;
+        claim(&stand, "data").await;
+        let copies = |stand: &Stand| {
+            let names = stand.names("replicas.longhorn.io");
+            let mut nodes: Vec<String> = names
+                .iter()
+                .map(|name| stand.object("replicas.longhorn.io", NAMESPACE, name.split_once('/').unwrap().1))
+                .map(|it| it["spec"]["nodeID"].as_str().unwrap().to_owned())
+                .collect();
+            nodes.sort();
+            nodes
+        };
+        stand.until("a replica", |stand| copies(stand) == ["node-5"]).await;
+        stand.merge("/api/v1/nodes/node-4", &json!({ "spec": { "unschedulable": null } })).await;
+        stand.pause(60.0).await;
+        assert_eq!(copies(&stand), ["node-5"], "nobody copies what is not attached");
+        let volumes = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }]);
+        let spec = json!({ "containers": [{ "name": "c", "image": "example.com/c:1" }], "volumes": volumes });
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "user" }, "spec": spec });
+        assert_eq!(stand.apply("/api/v1/namespaces/default/pods/user", &pod).await.0, 201);
+        stand.until("a second one", |stand| copies(stand) == ["node-4", "node-5"]).await;
+    });
+}

@@ -8,6 +8,9 @@ use std::io::{Read, Write};
 use std::str::FromStr;
 
 use age::x25519;
+use bech32::primitives::iter::{ByteIterExt as _, Fe32IterExt as _};
+use bech32::{Bech32, Hrp};
+use castle_seams::{Entropy, EntropyError};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use thiserror::Error;
@@ -42,6 +45,9 @@ pub struct Seal {
     recipients: Vec<x25519::Recipient>,
     identities: Vec<x25519::Identity>,
 }
+
+/// What an identity of age begins with, as Bech32 has it.
+const IDENTITY: Hrp = Hrp::parse_unchecked("age-secret-key-");
 
 impl Seal {
     /// Seals for `recipients`, opens with `identities`.
@@ -80,10 +86,16 @@ impl Seal {
     }
 
     /// A new identity, for who has none.
-    #[must_use]
-    pub fn mint_identity() -> Zeroizing<String> {
-        use age::secrecy::ExposeSecret;
-        Zeroizing::new(x25519::Identity::generate().to_string().expose_secret().to_owned())
+    ///
+    /// # Errors
+    ///
+    /// If there is no randomness to be had.
+    pub fn mint_identity(entropy: &dyn Entropy) -> Result<Zeroizing<String>, EntropyError> {
+        let mut drawn = Zeroizing::new([0; 32]);
+        entropy.fill(drawn.as_mut_slice())?;
+        let letters = drawn.iter().copied().bytes_to_fes();
+        let encoded = letters.with_checksum::<Bech32>(&IDENTITY).chars();
+        Ok(Zeroizing::new(encoded.map(|letter| letter.to_ascii_uppercase()).collect()))
     }
 
     /// Holds that what is sealed now can be opened again: to be asked before the first effect, for a state that nobody can read

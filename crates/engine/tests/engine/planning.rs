@@ -1,5 +1,6 @@
 //! Plans: each step is asked what it would do, on what those before it are expected to give; nothing is changed.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -64,10 +65,15 @@ fn graph(knows: bool, acted: &Arc<Mutex<Vec<String>>>) -> Graph {
     builder.build().unwrap()
 }
 
+fn journal() -> Mutex<Journal> {
+    let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
+    Mutex::new(Journal::open(&disk, Path::new("/journal"), &castle()).unwrap().0)
+}
+
 async fn plan(graph: &Graph, clock: &VirtualClock, journal: Option<&Mutex<Journal>>, layer: Option<&str>) -> Report {
     let chance = Chance::new(1);
     let tools = Tools { clock, entropy: &chance, fence: &Alone { epoch: 1 }, listener: &Deaf, signals: None, journal };
-    run(graph, tools, &Wanted { layer: layer.map(Layer::new), ..Wanted::all(castle()) }).await
+    run(graph, tools, &Wanted { layers: layer.map(Layer::new).into_iter().collect(), ..Wanted::all(castle()) }).await
 }
 
 #[test]
@@ -95,8 +101,7 @@ fn where_nothing_is_known_beforehand_the_plan_says_so() {
 fn a_run_that_changes_things_never_builds_on_what_is_not_there() {
     in_virtual_time(async |clock| {
         let acted = Arc::default();
-        let doors: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
-        let journal = Mutex::new(Journal::open(&doors, std::path::Path::new("/journal"), &castle()).unwrap().0);
+        let journal = journal();
         let report = plan(&graph(true, &acted), clock, Some(&journal), Some("above")).await;
         assert!(
             matches!(report.outcomes[0].1, Outcome::Planned { .. }),
@@ -107,8 +112,10 @@ fn a_run_that_changes_things_never_builds_on_what_is_not_there() {
     });
 }
 
-/// Cannot be looked at before others have come to be, but is no surprise.
-struct Foreseen;
+/// Has nothing to do once it can be looked at, or fails after a while; what it will do is no surprise.
+struct Foreseen {
+    fails: Option<(VirtualClock, Duration)>,
+}
 
 impl Step for Foreseen {
     type Needs = (Vec<Arc<String>>,);
@@ -116,7 +123,11 @@ impl Step for Foreseen {
     type Output = String;
 
     fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(std::future::ready(Ok(())))
+        Box::pin(async {
+            let Some((clock, after)) = &self.fails else { return Ok(()) };
+            clock.sleep(*after).await;
+            Err(Fault::new(Class::Final, "x", "is broken"))
+        })
     }
 
     fn decide(&self, _: &Self::Needs, (): &()) -> Decision {
@@ -142,40 +153,6 @@ impl Step for Foreseen {
     }
 }
 
-/// Fails after a while.
-struct Failing(VirtualClock, Duration);
-
-impl Step for Failing {
-    type Needs = (Vec<Arc<String>>,);
-    type Observed = ();
-    type Output = String;
-
-    fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async {
-            self.0.sleep(self.1).await;
-            Err(Fault::new(Class::Final, "x", "is broken"))
-        })
-    }
-
-    fn decide(&self, _: &Self::Needs, (): &()) -> Decision {
-        Decision::Nothing
-    }
-
-    fn act<'a>(
-        &'a self,
-        _: &'a Self::Needs,
-        (): &'a (),
-        _: &'a Change,
-        _: &'a Operation,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn output(&self, _: &Self::Needs, (): &()) -> String {
-        String::new()
-    }
-}
-
 #[test]
 fn what_stands_on_a_plan_is_foreseen_and_on_a_failure_is_not() {
     let above = |fails_after: Option<Duration>| {
@@ -189,10 +166,15 @@ fn what_stands_on_a_plan_is_foreseen_and_on_a_failure_is_not() {
                 Wish { knows: false, acted: Arc::default() },
             )];
             if let Some(after) = fails_after {
-                needs.push(builder.step(id("failing"), Place::default(), (Vec::new(),), Failing(*clock, after)));
+                needs.push(builder.step(
+                    id("failing"),
+                    Place::default(),
+                    (Vec::new(),),
+                    Foreseen { fails: Some((*clock, after)) },
+                ));
             }
-            let first = builder.step(id("first"), Place::default(), (needs,), Foreseen);
-            builder.step(id("second"), Place::default(), (vec![first],), Foreseen);
+            let first = builder.step(id("first"), Place::default(), (needs,), Foreseen { fails: None });
+            builder.step(id("second"), Place::default(), (vec![first],), Foreseen { fails: None });
             let report = plan(&builder.build().unwrap(), clock, None, None).await;
             ["first", "second"].map(|kind| matches!(report.outcome(&id(kind)), Some(Outcome::Planned { .. })))
         })
@@ -200,4 +182,27 @@ fn what_stands_on_a_plan_is_foreseen_and_on_a_failure_is_not() {
     assert_eq!(above(None), [true, true]);
     assert_eq!(above(Some(Duration::ZERO)), [false, false], "a failure before");
     assert_eq!(above(Some(Duration::from_secs(9))), [false, false], "a failure after");
+}
+
+#[test]
+fn order_alone_is_no_reason_not_to_look_for_whoever_plans() {
+    let looked = |can_be_seen: bool, layer: Option<&str>| {
+        in_virtual_time(async |clock| {
+            let id = |kind: &str| StepId::new(&Layer::new(if kind == "planned" { "x" } else { "y" }), kind, "x");
+            let mut builder = GraphBuilder::new();
+            let wish = Wish { knows: false, acted: Arc::default() };
+            builder.step(id("planned"), Place::default(), (Vec::new(),), wish);
+            let fails = (!can_be_seen).then_some((*clock, Duration::ZERO));
+            builder.step(id("later"), Place::default(), (Vec::new(),), Foreseen { fails });
+            builder.after(id("later"), id("planned"));
+            let journal = layer.map(|_| journal());
+            let report = plan(&builder.build().unwrap(), clock, journal.as_ref(), layer).await;
+            report.outcome(&id("later")).unwrap().clone()
+        })
+    };
+    let foreseen = Outcome::Planned { change: Change::new("make", Impact::Create) };
+    assert_eq!(looked(true, None), Outcome::Done { effects: 0 }, "it is there");
+    assert_eq!(looked(false, None), foreseen, "it was too early");
+    let skipped = Outcome::Skipped { because: StepId::new(&Layer::new("x"), "planned", "x") };
+    assert_eq!(looked(true, Some("y")), skipped, "whoever changes something keeps the order");
 }

@@ -82,7 +82,7 @@ pub(crate) fn run_plan(plan: &Plan, layer: Option<Layer>, noted: bool) -> (Repor
             journal: noted.then_some(&journal),
         };
         let mut wanted = Wanted::all(castle);
-        wanted.layer = layer;
+        wanted.layers.extend(layer);
         wanted.retry.attempts = 40;
         let report = run(&graph, tools, &wanted).await;
         (report, trace, world)

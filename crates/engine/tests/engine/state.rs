@@ -196,3 +196,13 @@ fn a_record_of_a_newer_castle_is_left_alone() {
         assert_eq!(disk.contents()[path], sealed);
     });
 }
+
+#[test]
+fn an_identity_is_one_of_ages_own_and_the_same_for_the_same_chance() {
+    use age::secrecy::ExposeSecret as _;
+    let mint = |seed| Seal::mint_identity(&Chance::new(seed)).unwrap();
+    let identity: age::x25519::Identity = mint(1).parse().unwrap();
+    assert_eq!(identity.to_string().expose_secret(), mint(1).as_str(), "as age itself writes it");
+    assert_ne!(mint(1), mint(2));
+    Seal::own(&[mint(1)]).unwrap().prove().unwrap();
+}

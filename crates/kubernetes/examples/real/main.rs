@@ -29,7 +29,7 @@ use castle_engine::{
     Verdict, Wanted, run,
 };
 use castle_kubernetes::client::{Access, Api, Scope};
-use castle_kubernetes::model::{Key, Kind, Mark, Object, manifest};
+use castle_kubernetes::model::{Key, Kind, Mark, Object, manifest, owners};
 use castle_kubernetes::steps::{Apply, Expect, Ready, install, rivals, survey};
 use castle_seams::{BoxFuture, Disk, SystemClock, SystemEntropy, TcpDial};
 use castle_secrets::Secret;
@@ -261,10 +261,24 @@ async fn others(ground: &Ground) {
     ground.hold("and what castle wants is there", *live.at("/data") == json!({"a": "2", "b": "theirs"}));
     assert_eq!(ground.as_other("helm", path, &theirs(json!({"a": "9"}))).await, 200);
     let refused = fault(&ground.converge("x", &[config("a", "2")]).await);
-    let told = "ConfigMap default/a: .data.a is managed by helm";
+    let told = "ConfigMap default/a: .data.a is managed by helm: \"9\", and castle wants \"2\"";
     ground.hold("a rival is named with its field", refused.guarded && refused.to_string() == told);
     let found = rivals(&ground.api, &mark("x").on(config("a", "2"))).await.unwrap();
     ground.hold("a dry run names the rival", found.len() == 1 && found[0].manager == "helm");
+    ground
+        .hold("an object is applied that a person changes", is_well(&ground.converge("p", &[config("p", "1")]).await));
+    let path = "/api/v1/namespaces/default/configmaps/p";
+    let said =
+        |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "p"}, "data": {"a": value}});
+    assert_eq!(ground.as_other("kubectl", path, &said("9")).await, 200);
+    let refused = fault(&ground.converge("p", &[config("p", "1")]).await);
+    ground.hold("the person is named with a way out", refused.guarded && refused.next.contains("and set it back; or "));
+    assert_eq!(ground.as_other("kubectl", path, &said("1")).await, 200);
+    let again = [ground.converge("p", &[config("p", "1")]).await, ground.converge("p", &[config("p", "1")]).await];
+    ground.hold("set back it is as wanted", again.iter().all(is_well));
+    let live = ground.api.get(&Kind::new("v1", "ConfigMap"), "default", "p").await.unwrap().unwrap();
+    let both = owners(&live, &BTreeMap::new());
+    ground.hold("and both having said the same is no quarrel", both.claims.len() == 2 && !both.is_contested());
     assert_eq!(
         ground.as_other("kubectl", "/api/v1/namespaces/default/configmaps/s", config("s", "1").value()).await,
         201

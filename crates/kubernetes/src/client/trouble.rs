@@ -8,7 +8,7 @@ use castle_http::header::{HeaderMap, RETRY_AFTER};
 use kube_core::response::{Status, StatusCause};
 use thiserror::Error;
 
-use crate::model::{Key, Kind};
+use crate::model::{Key, Kind, Operation, Owner};
 
 /// Why a request had no good answer.
 #[derive(Clone, Debug, Error)]
@@ -171,7 +171,15 @@ impl Trouble {
             [first, others @ ..] => {
                 let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
                 let evidence = format!("{} is managed by {}{more}", first.field, first.manager);
-                (evidence, format!("kubectl get {} --output yaml --show-managed-fields", key.for_kubectl()))
+                let object = key.for_kubectl();
+                let next = match Owner::of_manager(&first.manager, Operation::Update) {
+                    Some(Owner::Person(_)) => format!(
+                        "kubectl edit {object}, and set it back; or have castle.yaml want the same, by patches of the component; \
+                         other layers can go on meanwhile: castle up --layer LAYER"
+                    ),
+                    _ => format!("kubectl get {object} --output yaml --show-managed-fields"),
+                };
+                (evidence, next)
             }
         };
         let fault = match rivals.is_empty() {

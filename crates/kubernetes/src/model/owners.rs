@@ -92,11 +92,13 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Whether two owners have a claim, so that each may undo what the other does.
+    /// Whether two owners have a claim, so that each may undo what the other does. What a person said once, nobody says again: who
+    /// wants the same as castle is no rival, and who wants something else is named when castle applies.
     #[must_use]
     pub fn is_contested(&self) -> bool {
         let declared = self.claims.iter().filter(|claim| claim.evidence.iter().any(|by| by != FIELDS)).count();
-        declared > 1 || !self.shared.is_empty()
+        let lasting = self.claims.iter().filter(|claim| !matches!(claim.owner, Owner::Person(_)));
+        declared > 1 || !shared(lasting).is_empty()
     }
 
     /// The one owner, if there is one.
@@ -170,10 +172,14 @@ pub fn owners(object: &Object, inventories: &BTreeMap<Key, BTreeSet<Owner>>) -> 
             claim(owner, FIELDS, leaves(managed.fields));
         }
     }
-    let mut seen = BTreeSet::new();
-    let all = claims.iter().flat_map(|claim| &claim.fields);
-    let shared = all.filter(|field| !seen.insert(*field)).cloned().collect();
+    let shared = shared(claims.iter()).into_iter().cloned().collect();
     Ownership { key: object.key(), claims, shared }
+}
+
+/// The fields that more than one of these want.
+fn shared<'a>(claims: impl Iterator<Item = &'a Claim>) -> BTreeSet<&'a String> {
+    let mut seen = BTreeSet::new();
+    claims.flat_map(|claim| &claim.fields).filter(|field| !seen.insert(*field)).collect()
 }
 
 #[cfg(test)]
@@ -240,6 +246,9 @@ mod tests {
         assert!(!found.is_contested());
         assert_eq!(told(&found), ["castle", "a person (kubectl-edit)"]);
         assert!(found.owner().is_none());
+        let set_back = managed(&[("castle", "Apply", &one), ("kubectl-set", "Update", &two)]);
+        let found = owners(&object(&json!({"managedFields": set_back})), &BTreeMap::new());
+        assert!(!found.shared.is_empty() && !found.is_contested());
     }
 
     #[test]

@@ -7,8 +7,11 @@ use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
 use castle_seams::BoxFuture;
 use serde_json::Value;
 
-use crate::client::{Api, Mode, Scope, together};
-use crate::model::{Key, Kind, Managed, Mark, Object, agrees, owners, same_of_castle};
+use crate::client::{Api, Mode, Scope, Trouble, together};
+use crate::model::{Key, Kind, Managed, Mark, Object, agrees, at_path, owners, same_of_castle};
+
+/// A value of a field is told if it is not longer.
+const TOLD: usize = 100;
 
 /// Objects that are there as wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +81,7 @@ impl Apply {
         match api.apply(wanted, Mode::DryRun).await {
             Ok(tried) if same_of_castle(&tried.object, live) => Ok(Standing::AsWanted),
             Ok(_) => Ok(Standing::Differs(path)),
-            Err(trouble) => Err(trouble.fault(&key)),
+            Err(trouble) => Err(contested(&trouble, wanted, live)),
         }
     }
 
@@ -168,6 +171,22 @@ impl Step for Apply {
     }
 }
 
+/// Why an object cannot be applied. Of a field that somebody wants otherwise: what each wants.
+fn contested(trouble: &Trouble, wanted: &Object, live: &Object) -> Fault {
+    let (key, rivals) = (wanted.key(), trouble.rivals());
+    let mut fault = trouble.fault(&key);
+    let Some(rival) = rivals.first() else { return fault };
+    let is_secret = key.kind == "Secret" && key.group.is_empty();
+    let at = |object: &Object| {
+        let value = at_path(object.value(), &rival.field).filter(|_| !is_secret)?.to_string();
+        (value.len() <= TOLD).then_some(value)
+    };
+    if let (Some(theirs), Some(own)) = (at(live), at(wanted)) {
+        fault.evidence.push_str(&format!(": {theirs}, and castle wants {own}"));
+    }
+    fault
+}
+
 /// All results, or the fault that says most: one that no waiting helps, before any other.
 pub(super) fn worst<T>(results: Vec<Result<T, Fault>>) -> Result<Vec<T>, Fault> {
     let (mut fine, mut faults) = (Vec::new(), Vec::new());
@@ -179,4 +198,22 @@ pub(super) fn worst<T>(results: Vec<Result<T, Fault>>) -> Result<Vec<T>, Fault> 
     }
     let first = faults.iter().position(|fault| fault.guarded).or(faults.iter().position(Fault::is_final)).unwrap_or(0);
     if faults.is_empty() { Ok(fine) } else { Err(faults.swap_remove(first)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_faults_the_one_is_told_that_no_waiting_helps() {
+        let late = |subject: &str| Err(Fault::new(Class::RetryableAfter(None), subject, "is late"));
+        let wrong = |subject: &str| Err(Fault::new(Class::Final, subject, "is wrong"));
+        let guarded = |subject: &str| Err(Fault::guard(subject, "is somebody's"));
+        let told = |results: Vec<Result<u8, Fault>>| worst(results).map_err(|fault| fault.subject);
+        assert_eq!(told(vec![Ok(1), Ok(2)]), Ok(vec![1, 2]), "in their order");
+        assert_eq!(told(vec![Ok(1), late("a"), late("b")]), Err("a".to_owned()), "the first of equals");
+        assert_eq!(told(vec![late("a"), Ok(1), wrong("b"), wrong("c")]), Err("b".to_owned()));
+        assert_eq!(told(vec![late("a"), wrong("b"), guarded("c"), guarded("d")]), Err("c".to_owned()));
+        assert_eq!(told(Vec::new()), Ok(Vec::new()));
+    }
 }

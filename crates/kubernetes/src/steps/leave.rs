@@ -10,6 +10,8 @@ use castle_engine::{Change, Class, Closed, Decision, Fault, Gate, Impact, Operat
 use castle_seams::BoxFuture;
 use serde_json::{Value, json};
 
+use super::expect::Expect;
+use super::ready::Sight;
 use crate::client::{Api, Mode, Scope, Trouble};
 use crate::model::{Key, Kind, Object, condition};
 
@@ -27,6 +29,17 @@ fn key(node: &str) -> Key {
     Key::new("", "Node", "", node)
 }
 
+/// The first of these that is not so.
+async fn unmet(api: &Api, provided: &[Expect]) -> Result<Option<Closed>, Fault> {
+    let sight = Sight::new(api);
+    for expect in provided {
+        if let Some(closed) = expect.closed(&sight).await? {
+            return Ok(Some(closed));
+        }
+    }
+    Ok(None)
+}
+
 async fn node(api: &Api, name: &str) -> Result<Option<Object>, Fault> {
     api.get(&Kind::new("v1", "Node"), "", name).await.map_err(|trouble| trouble.fault(&key(name)))
 }
@@ -36,6 +49,7 @@ pub struct Drain {
     castle: String,
     node: String,
     objection: Option<Fault>,
+    provided: Vec<Expect>,
 }
 
 /// That a node was sent away.
@@ -55,7 +69,13 @@ impl Drain {
     /// The step for a node of this castle; with an objection it only tells that.
     #[must_use]
     pub fn new(castle: &str, node: &str, objection: Option<Fault>) -> Self {
-        Self { castle: castle.to_owned(), node: node.to_owned(), objection }
+        Self { castle: castle.to_owned(), node: node.to_owned(), objection, provided: Vec::new() }
+    }
+
+    /// Begins only if all this is so, and refuses otherwise. One that was sent away already is not asked again.
+    #[must_use]
+    pub fn provided(self, provided: Vec<Expect>) -> Self {
+        Self { provided, ..self }
     }
 
     fn cordon(&self) -> Change {
@@ -80,6 +100,9 @@ impl Step for Drain {
                 return Err(fault.next("put it back into castle.yaml"));
             }
             let is_open = !is_closed(&node) || node.label(LEAVING) != Some(self.castle.as_str());
+            if is_open && let Some(Closed { subject, evidence, next }) = unmet(api, &self.provided).await? {
+                return Err(Fault::guard(subject, evidence).next(next));
+            }
             let pods = remaining(api, &node).await?;
             let pods = pods.into_iter().filter(|pod| !pod.is_ending() && !comes_back(pod)).collect();
             Ok(Some(Burden { node, is_open, pods }))
@@ -107,8 +130,12 @@ impl Step for Drain {
         Box::pin(async move {
             let Some(Burden { node, pods, .. }) = burden else { return Ok(()) };
             if change.verb == "cordon" {
-                let was_closed = is_closed(node) && node.label(LEAVING).is_none();
-                let closed = if was_closed { json!("yes") } else { json!(node.label(CLOSED_BEFORE)) };
+                // One that somebody has opened since is castle's from now on.
+                let closed = match node.label(LEAVING) {
+                    _ if !is_closed(node) => Value::Null,
+                    None => json!("yes"),
+                    Some(_) => json!(node.label(CLOSED_BEFORE)),
+                };
                 let labels = json!({LEAVING: self.castle, CLOSED_BEFORE: closed});
                 let away = api.alter(node, &labels, &json!({"unschedulable": true})).await;
                 return away.map_err(|trouble| trouble.fault(&node.key()));
@@ -179,13 +206,20 @@ fn comes_back(pod: &Object) -> bool {
 /// Open when nothing on a node is missed if its machine goes: Pods have moved, and no budget speaks against the end of the others.
 pub struct Empty {
     node: String,
+    provided: Vec<Expect>,
 }
 
 impl Empty {
     /// The gate before the machine of this node goes.
     #[must_use]
     pub fn new(node: &str) -> Self {
-        Self { node: node.to_owned() }
+        Self { node: node.to_owned(), provided: Vec::new() }
+    }
+
+    /// Opens only if all this is so at the same time.
+    #[must_use]
+    pub fn provided(self, provided: Vec<Expect>) -> Self {
+        Self { provided, ..self }
     }
 }
 
@@ -195,6 +229,9 @@ impl Gate for Empty {
 
     fn check<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<()>, Fault>> {
         Box::pin(async move {
+            if let Some(closed) = unmet(api, &self.provided).await? {
+                return Ok(Verdict::Closed(closed));
+            }
             let Some(node) = node(api, &self.node).await? else { return Ok(Verdict::Open(())) };
             let closed = |pod: &Object, evidence: String, next: String| {
                 Ok(Verdict::Closed(Closed { subject: pod.key().to_string(), evidence, next }))

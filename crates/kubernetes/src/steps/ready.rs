@@ -52,7 +52,7 @@ pub(super) struct Sight<'a> {
 }
 
 impl<'a> Sight<'a> {
-    fn new(api: &'a Api) -> Self {
+    pub(super) fn new(api: &'a Api) -> Self {
         Self { api, seen: Mutex::default(), ahead: Mutex::default() }
     }
 

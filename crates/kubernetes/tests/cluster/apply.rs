@@ -1,10 +1,13 @@
 //! Objects are applied once, in stages, and never taken from anybody.
 
+use std::collections::BTreeSet;
+
 use castle_datacenter::Fate;
 use castle_engine::Class;
+use castle_kubernetes::steps::{Keeper, Known, tenures};
 use serde_json::{Value, json};
 
-use crate::room::{Room, fault, in_room, object, well};
+use crate::room::{Room, fault, in_room, mark, object, well};
 
 fn config(name: &str, value: &str) -> castle_kubernetes::model::Object {
     object(json!({
@@ -84,8 +87,43 @@ fn what_somebody_changed_is_put_right_and_what_somebody_added_stays() {
         assert_eq!(room.as_other("helm", path, &other(json!({"a": "9"}))).await, 200);
         let refused = fault(&room.apply("x", &[config("a", "1")]).await);
         assert!(refused.guarded, "{refused:?}");
-        assert_eq!(refused.to_string(), "ConfigMap default/a: .data.a is managed by helm");
+        let told = "ConfigMap default/a: .data.a is managed by helm: \"9\", and castle wants \"1\"";
+        assert_eq!(refused.to_string(), told);
         assert_eq!(room.get("v1", "ConfigMap", "default", "a").await.unwrap().text("/data/a"), "9");
+    });
+}
+
+#[test]
+fn who_sets_back_what_they_changed_is_no_rival_any_more() {
+    in_room(async |room| {
+        well(&room.apply("x", &[config("a", "1")]).await);
+        let path = "/api/v1/namespaces/default/configmaps/a";
+        let said = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": value}});
+        assert_eq!(room.as_other("kubectl", path, &said("9")).await, 200);
+        let refused = fault(&room.apply("x", &[config("a", "1")]).await);
+        assert!(refused.evidence.ends_with("is managed by kubectl: \"9\", and castle wants \"1\""), "{refused:?}");
+        assert!(
+            refused.next.starts_with("kubectl edit --namespace default configmap a, and set it back; or "),
+            "{refused:?}"
+        );
+        assert_eq!(room.as_other("kubectl", path, &said("1")).await, 200);
+        // Twice: the second time, both are managers of the same value.
+        well(&room.apply("x", &[config("a", "1")]).await);
+        well(&room.apply("x", &[config("a", "1")]).await);
+        let known = Known { mark: mark("x"), keeper: Keeper::Castle, objects: BTreeSet::new(), name: None };
+        let tenures = tenures(&room.api, &[known]).await.unwrap();
+        assert_eq!(tenures[0].quarrel, None);
+    });
+}
+
+#[test]
+fn what_is_in_a_secret_is_not_told_even_if_it_is_contested() {
+    in_room(async |room| {
+        let secret = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}, "data": {"a": value}});
+        well(&room.apply("x", &[object(secret("b3du"))]).await);
+        assert_eq!(room.as_other("kubectl", "/api/v1/namespaces/default/secrets/s", &secret("dGhlaXJz")).await, 200);
+        let refused = fault(&room.apply("x", &[object(secret("b3du"))]).await);
+        assert_eq!(refused.to_string(), "Secret default/s: .data.a is managed by kubectl");
     });
 }
 

@@ -46,11 +46,29 @@ fn send_away(graph: &mut GraphBuilder, api: &Handle<Api>, node: &str) {
 
 /// As a castle does that names these nodes.
 async fn settle(room: &Room, wanted: &[&str]) -> Report {
-    let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+    settled(room, Left::new("blue", wanted.iter().map(|&name| name.to_owned()), Vec::new())).await
+}
+
+async fn settled(room: &Room, left: Left) -> Report {
     room.run(|graph, api| {
-        graph.step(id("left"), Place::default(), (api.clone(),), Left::new("blue", wanted, Vec::new()));
+        graph.step(id("left"), Place::default(), (api.clone(),), left);
     })
     .await
+}
+
+/// Whether a node takes no Pods, and the labels on it that are about its leaving.
+async fn state(room: &Room, node: &str) -> (bool, Vec<String>) {
+    let node = room.get("v1", "Node", "", node).await.unwrap();
+    let labels = ["castle.dev/leaving", "castle.dev/closed-before"].into_iter();
+    let labels = labels.filter_map(|name| Some(format!("{name}={}", node.label(name)?)));
+    (node.at("/spec/unschedulable") == true, labels.collect())
+}
+
+/// Somebody closes a node, or opens it.
+async fn cordon(room: &Room, node: &str, is_closed: bool) {
+    let seen = room.get("v1", "Node", "", node).await.unwrap();
+    let closed = if is_closed { json!(true) } else { json!(null) };
+    room.api.alter(&seen, &json!({}), &json!({"unschedulable": closed})).await.unwrap();
 }
 
 #[test]
@@ -79,6 +97,54 @@ fn a_node_is_emptied_and_forgotten_or_taken_back() {
         // It is sent away once more, and whoever did that died before its machine was gone for good.
         well(&room.run(|graph, api| send_away(graph, api, &node)).await);
         well(&settle(room, &[]).await);
+        assert!(room.seen.take().iter().any(|asked| asked.contains("DELETE") && asked.contains(&node)));
+    });
+}
+
+/// A removal that is called off gives back what castle took, and nothing that a person had closed.
+#[test]
+fn what_a_person_closed_stays_closed_when_a_removal_is_called_off() {
+    in_hall(async |room| {
+        let node = worker(room).await;
+        let away = async || well(&room.run(|graph, api| send_away(graph, api, &node)).await);
+        let (leaving, before) = ("castle.dev/leaving=blue".to_owned(), "castle.dev/closed-before=yes".to_owned());
+        cordon(room, &node, true).await;
+        away().await;
+        assert_eq!(state(room, &node).await, (true, vec![leaving.clone(), before.clone()]));
+        // Whoever comes after somebody else died knows as much.
+        away().await;
+        assert_eq!(state(room, &node).await, (true, vec![leaving.clone(), before]));
+        well(&settle(room, &[&node]).await);
+        assert_eq!(state(room, &node).await, (true, Vec::new()), "it is closed as it was");
+
+        away().await;
+        cordon(room, &node, false).await;
+        away().await;
+        assert_eq!(state(room, &node).await, (true, vec![leaving]), "a person had opened it meanwhile");
+        well(&settle(room, &[&node]).await);
+        assert_eq!(state(room, &node).await, (false, Vec::new()));
+    });
+}
+
+/// A node that was sent away earlier is not forgotten while nobody knows whether its machine is gone; one that is wanted is taken back all the same.
+#[test]
+fn a_node_whose_machine_may_be_there_is_not_forgotten() {
+    in_hall(async |room| {
+        let node = worker(room).await;
+        let left = |wanted: &[&String], leaving: &[&String]| {
+            let names = |all: &[&String]| all.iter().map(|&name| name.clone()).collect::<Vec<String>>();
+            Left::new("blue", names(wanted), names(leaving)).only_these()
+        };
+        well(&room.run(|graph, api| send_away(graph, api, &node)).await);
+        let report = settled(room, left(&[], &[])).await;
+        well(&report);
+        let leaving = vec!["castle.dev/leaving=blue".to_owned()];
+        assert_eq!((report.effects(), state(room, &node).await), (0, (true, leaving)));
+        well(&settled(room, left(&[&node], &[])).await);
+        assert_eq!(state(room, &node).await, (false, Vec::new()));
+        well(&room.run(|graph, api| send_away(graph, api, &node)).await);
+        room.seen.take();
+        well(&settled(room, left(&[], &[&node])).await);
         assert!(room.seen.take().iter().any(|asked| asked.contains("DELETE") && asked.contains(&node)));
     });
 }

@@ -97,6 +97,16 @@ struct Begin {
     image: Option<String>,
 }
 
+impl Begin {
+    fn image(&self) -> Result<&str, Fault> {
+        self.image.as_deref().ok_or_else(|| {
+            let evidence = "its manifest tells no image, and so nothing that could write a volume";
+            let fault = Fault::new(Class::Final, format!("DaemonSet {}/longhorn-manager", space()), evidence);
+            fault.next("correct components.longhorn in castle.yaml, or remove storage.longhorn.proof")
+        })
+    }
+}
+
 impl Step for Begin {
     type Needs = (Arc<Api>, Arc<Present>);
     type Observed = Traces;
@@ -128,11 +138,7 @@ impl Step for Begin {
             if let ("remove", Some(job)) = (change.verb.as_str(), &seen.job) {
                 return api.delete(job).await.map_err(|trouble| trouble.fault(&job.key()));
             }
-            let Some(image) = &self.image else {
-                let evidence = "its manifest tells no image, and so nothing that could write a volume";
-                let fault = Fault::new(Class::Final, format!("DaemonSet {}/longhorn-manager", space()), evidence);
-                return Err(fault.next("correct components.longhorn in castle.yaml, or remove storage.longhorn.proof"));
-            };
+            let image = self.image()?;
             apply(api, &self.mark, claim()).await?;
             apply(api, &self.mark, job(image)).await
         })
@@ -247,4 +253,32 @@ fn job(image: &str) -> Value {
             "volumes": [{"name": "proof", "persistentVolumeClaim": {"claimName": NAME}}],
         }}},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manager(name: &str, containers: &Value) -> Object {
+        let spec = json!({"template": {"spec": {"containers": containers}}});
+        let metadata = json!({"name": name, "namespace": space()});
+        Object::new(json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn a_manifest_without_an_image_has_nothing_that_could_write_a_volume() {
+        let begin = |object| Begin { mark: Mark::new("blue", LAYER, "proof"), image: manager_image(&[object]) };
+        let told = begin(manager("longhorn-manager", &json!([{"image": "example.com/manager:1"}, {"image": "other"}])));
+        assert_eq!(told.image(), Ok("example.com/manager:1"));
+        for object in [
+            manager("longhorn-manager", &json!([])),
+            manager("longhorn-manager", &json!([{"name": "manager"}])),
+            manager("somebody-else", &json!([{"image": "example.com/manager:1"}])),
+        ] {
+            let fault = begin(object).image().unwrap_err();
+            let told = "DaemonSet longhorn-system/longhorn-manager: its manifest tells no image, and so nothing that could write a volume";
+            assert_eq!((fault.to_string().as_str(), fault.is_final()), (told, true));
+            assert_eq!(fault.next, "correct components.longhorn in castle.yaml, or remove storage.longhorn.proof");
+        }
+    }
 }

@@ -48,7 +48,7 @@ impl Castle {
     pub(crate) fn new(room: Room) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
         let store = Arc::new(DirectoryStore::new(disk, Path::new("/state")));
-        Self { room, referred: Arc::default(), store, identity: Seal::mint_identity() }
+        Self { room, referred: Arc::default(), store, identity: Seal::mint_identity(&SystemEntropy).unwrap() }
     }
 
     /// The sealed state.

@@ -119,6 +119,34 @@ fn a_person_who_has_metallb_keeps_it() {
 }
 
 #[test]
+fn a_person_who_changes_what_castle_installed_is_named_and_may_set_it_back() {
+    day(&only(&["networking"]), async |keep, person| {
+        done(&keep.furnished().await);
+        let path = "/apis/metallb.io/v1beta1/namespaces/metallb-system/ipaddresspools/castle";
+        let addresses = |keep: &Keep| {
+            let pool = keep.datacenter().object(BLUE, "ipaddresspools.metallb.io", "metallb-system", "castle");
+            pool.unwrap()["spec"]["addresses"].clone()
+        };
+        let (before, theirs) = (addresses(keep), json!(["10.9.9.0/24"]));
+        person.edit(path, &json!({"spec": {"addresses": theirs}})).await;
+        let said = one(&keep.furnished().await);
+        assert!(said.is_guarded);
+        said.is(
+            "IPAddressPool metallb-system/castle",
+            ".spec.addresses is managed by kubectl-edit",
+            "kubectl edit --namespace metallb-system ipaddresspool.metallb.io castle, and set it back; or ",
+        );
+        assert_eq!(addresses(keep), theirs);
+        person.edit(path, &json!({"spec": {"addresses": before}})).await;
+        done(&keep.furnished().await);
+        // Now both have said the same.
+        let again = keep.furnished().await;
+        done(&again);
+        assert_eq!(again.effects(), 0);
+    });
+}
+
+#[test]
 fn a_webhook_that_is_dead_while_the_pool_changes() {
     let file = only(&["networking"]);
     day(&file, async |keep, _| {

@@ -105,6 +105,25 @@ fn the_list_alone_shows_what_the_file_wants_otherwise() {
     });
 }
 
+/// What waits for the next start is inert, and shown by no list; what is in a guest's configuration, the list shows a moment later.
+#[test]
+fn memory_that_is_changed_by_hand_is_found_by_the_list_and_mended_by_any_run() {
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        done(&room.up().await);
+        assert!(room.datacenter.change_guest(421, &[("memory", Some("2048"))]));
+        clock.sleep(std::time::Duration::from_secs(20)).await;
+        let plan = room.plan(false).await;
+        let found = changes(&plan);
+        let told: Vec<&str> =
+            found.iter().flat_map(|change| &change.differences).map(|differing| differing.field.as_str()).collect();
+        assert_eq!(told, ["memory"]);
+        done(&room.up().await);
+        assert_eq!(room.datacenter.look().guests[&421].config["memory"], "4096");
+        done(&room.plan(true).await);
+    });
+}
+
 #[test]
 fn guests_are_restarted_one_at_a_time() {
     in_virtual_time(async |clock| {

@@ -55,7 +55,8 @@ pub async fn candidate(ground: &Ground, wanted: &Wanted) -> Result<Candidate, Fa
         let what = if row.is_template { "a template" } else { "a container" };
         return guard(format!("is {what} on {}, and no node", row.host), "give the node the VMID that it has");
     }
-    if let Some(other) = namesakes.iter().find(|other| other.vmid != *vmid) {
+    let is_namesake = row.name.as_deref() == Some(name);
+    if let Some(other) = namesakes.iter().find(|other| is_namesake && other.vmid != *vmid) {
         let evidence = format!("is not the only one of that name: {} on {} has it, too", told(other), other.host);
         return guard(evidence, "rename the one that is not the node");
     }

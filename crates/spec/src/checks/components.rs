@@ -32,22 +32,27 @@ pub(super) fn check(castle: &Castle, problems: &mut Problems) {
             );
         }
         if settings.owner.value == ComponentOwner::Flux {
-            let why = match name {
-                ComponentName::Flux => Some("Flux cannot install itself"),
-                _ if !castle.calls_for(ComponentName::Flux) => Some("there is no Flux to install it"),
-                _ => None,
+            let off = castle.component(ComponentName::Flux).filter(|flux| matches!(flux.value, Component::Off));
+            let (why, hint) = match name {
+                ComponentName::Flux => {
+                    ("Flux cannot install itself", "remove `owner`: castle installs Flux".to_owned())
+                }
+                _ if !castle.calls_for(ComponentName::Flux) => (
+                    "there is no Flux to install it",
+                    format!("add `gitops`, or remove `owner`: castle installs {name}"),
+                ),
+                _ if off.is_some() => (
+                    "there is no Flux to install it",
+                    format!("remove `flux: off`, or remove `owner`: castle installs {name}"),
+                ),
+                _ => continue,
             };
-            let hint = match name {
-                ComponentName::Flux => "remove `owner`: castle installs Flux".to_owned(),
-                _ => format!("add `gitops`, or remove `owner`: castle installs {name}"),
-            };
-            if let Some(why) = why {
-                problems.report(
-                    Problem::new(Code::ComponentOwner, format!("nobody would install {name}"))
-                        .at(settings.owner.origin, why)
-                        .hint(hint),
-                );
+            let mut problem = Problem::new(Code::ComponentOwner, format!("nobody would install {name}"));
+            problem = problem.at(settings.owner.origin, why).hint(hint);
+            if let Some(flux) = off {
+                problem = problem.at(flux.origin, "castle neither installs nor expects it");
             }
+            problems.report(problem);
         }
     }
 }
@@ -59,5 +64,38 @@ fn calls(name: ComponentName) -> &'static str {
         ComponentName::Metallb => "`network.loadBalancers`",
         ComponentName::Longhorn => "`storage: longhorn`",
         ComponentName::Flux => "`gitops`",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_flux_that_is_there_can_install_others() {
+        let owners = |extra: &str| {
+            let text = format!(
+                "castle: blue
+platform: embedded
+talos: {{version: v1.13.9}}
+kubernetes: {{version: v1.36.3}}
+network: {{cidr: 127.42.0.0/24, gateway: 127.42.0.1, nameservers: [127.42.0.1], vip: 127.42.0.10, loadBalancers: 127.42.0.200-127.42.0.210}}
+nodes:
+  controlPlanes: {{count: 1, firstAddress: 127.42.0.11}}
+  workers: {{count: 1, firstAddress: 127.42.0.21}}
+storage: none
+{extra}"
+            );
+            let problems = crate::read(text.as_bytes()).problems;
+            let found = problems.into_iter().filter(|problem| problem.code == Code::ComponentOwner);
+            found.map(|problem| (problem.labels.len(), problem.hint)).collect::<Vec<_>>()
+        };
+        let gitops = "gitops: {repository: embedded}\n";
+        let hint = |what: &str| format!("{what}, or remove `owner`: castle installs metallb");
+        assert_eq!(owners("components: {metallb: {owner: flux}}\n"), [(1, hint("add `gitops`"))]);
+        assert_eq!(owners(&format!("{gitops}components: {{metallb: {{owner: flux}}}}\n")), []);
+        let off = owners(&format!("{gitops}components: {{metallb: {{owner: flux}}, flux: off}}\n"));
+        assert_eq!(off, [(2, hint("remove `flux: off`"))]);
+        assert_eq!(owners(&format!("{gitops}components: {{flux: off}}\n")), []);
     }
 }

@@ -10,6 +10,9 @@ use super::{Node, Refusal};
 /// The resource of [`kinds::NODE_ADDRESSES`] with the addresses that a node has now.
 pub const CURRENT: &str = "current";
 
+/// What links have that are no hardware.
+const LOOPBACK: &str = "00:00:00:00:00:00";
+
 impl Node {
     /// Its addresses now, those that it shares among them; none as long as it tells of none.
     ///
@@ -28,7 +31,8 @@ impl Node {
     /// [`Refusal`] if the node does not say.
     pub async fn hardware_addresses(&self) -> Result<Vec<String>, Refusal> {
         let links = self.resources(kinds::LINK_STATUS).await?;
-        Ok(links.iter().filter_map(|link| said(link, "hardwareAddr")).map(|mac| mac.to_lowercase()).collect())
+        let told = links.iter().filter_map(|link| said(link, "hardwareAddr")).map(|mac| mac.to_lowercase());
+        Ok(told.filter(|mac| mac != LOOPBACK).collect())
     }
 
     /// What it calls itself, as long as it does.

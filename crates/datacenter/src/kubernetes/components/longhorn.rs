@@ -1,6 +1,6 @@
 //! Longhorn: managers that start one after another, the webhook that each of them serves, and what they make at run time:
-//! settings, classes and nodes ([`objects`]), the storage driver and its volumes ([`driver`]), and where these are attached
-//! ([`attachments`]).
+//! settings, classes and nodes ([`objects`]), the storage driver and its volumes ([`driver`]), where these are attached
+//! ([`attachments`]), and what may leave ([`budgets`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use crate::kubernetes::webhooks::served::{Asked, Verdict};
 use crate::kubernetes::workloads::PodFault;
 
 mod attachments;
+mod budgets;
 mod driver;
 mod objects;
 

@@ -51,6 +51,26 @@ fn a_deployment_becomes_available_in_its_time() {
 }
 
 #[test]
+fn pods_of_a_node_that_is_not_there_any_more_are_collected_and_begin_elsewhere() {
+    let mut bench = Bench::new();
+    bench.node("n1");
+    bench.post(DEPLOYMENTS, &deployment("d", 2));
+    bench.pass(5.0);
+    bench.node("n2");
+    let places = |bench: &mut Bench| {
+        let all = pods(bench).into_iter();
+        all.map(|pod| pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(bench.delete("/api/v1/nodes/n1").0, 200);
+    bench.pass(30.0);
+    assert_eq!(places(&mut bench), ["n1", "n1"], "it might come back");
+    bench.pass(30.0);
+    assert_eq!(places(&mut bench), ["n2", "n2"]);
+    let (_, object) = bench.get(&format!("{DEPLOYMENTS}/d"));
+    assert_eq!(object["status"]["availableReplicas"], 2);
+}
+
+#[test]
 fn a_new_template_replaces_the_old_pods() {
     let mut bench = Bench::new();
     bench.node("n1");

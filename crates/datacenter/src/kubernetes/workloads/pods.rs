@@ -182,7 +182,12 @@ impl Kube {
                 return;
             }
             self.workloads.waiting.remove(&(moment.namespace.clone(), moment.name.clone()));
-            return self.pod_gone(&pod);
+            // Nobody but who collects it has told it to end.
+            self.dismiss("pods", &pod);
+            if let Some(pod) = self.get("pods", &moment.namespace, &moment.name) {
+                self.pod_gone(&pod);
+            }
+            return;
         }
         if value::is_deleting(&pod) {
             return;

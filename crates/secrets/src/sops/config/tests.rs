@@ -48,7 +48,7 @@ fn what_cannot_be_used_is_refused() {
     ] {
         assert!(matches!(policy(&text, "/project/a.yaml"), Err(Problem::Config { .. })), "{text}");
     }
-    let private = castle_engine::Seal::mint_identity();
+    let private = castle_engine::Seal::mint_identity(&castle_seams::SystemEntropy).unwrap();
     let shown =
         policy(&format!("creation_rules: [{{age: {}}}]\n", *private), "/project/a.yaml").unwrap_err().to_string();
     assert!(shown.contains("private identity") && !shown.contains(&private[20..]), "{shown}");

@@ -2,7 +2,7 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::sync::LazyLock;
 
-use castle_seams::SystemDisk;
+use castle_seams::{SystemDisk, SystemEntropy};
 use zeroize::Zeroizing;
 
 mod ssh;
@@ -12,7 +12,8 @@ use crate::sops::metadata::Wrapped;
 use crate::sops::recipient;
 
 /// An identity, made for this run.
-static IDENTITY: LazyLock<Zeroizing<String>> = LazyLock::new(castle_engine::Seal::mint_identity);
+static IDENTITY: LazyLock<Zeroizing<String>> =
+    LazyLock::new(|| castle_engine::Seal::mint_identity(&SystemEntropy).unwrap());
 /// A key of SSH, made for this run: its public half, itself, and itself locked by the passphrase `castle`.
 static SSH: LazyLock<[String; 3]> = LazyLock::new(ssh::key);
 

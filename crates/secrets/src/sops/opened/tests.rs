@@ -9,8 +9,10 @@ use super::*;
 use crate::sops::{Item, Keyring, Rule, Sealed, Surroundings};
 
 /// Two identities, made for this run.
-static IDENTITY: LazyLock<Zeroizing<String>> = LazyLock::new(castle_engine::Seal::mint_identity);
-static OTHER: LazyLock<Zeroizing<String>> = LazyLock::new(castle_engine::Seal::mint_identity);
+static IDENTITY: LazyLock<Zeroizing<String>> =
+    LazyLock::new(|| castle_engine::Seal::mint_identity(&SystemEntropy).unwrap());
+static OTHER: LazyLock<Zeroizing<String>> =
+    LazyLock::new(|| castle_engine::Seal::mint_identity(&SystemEntropy).unwrap());
 
 fn public(identity: &str) -> String {
     identity.parse::<age::x25519::Identity>().unwrap().to_public().to_string()

@@ -19,7 +19,7 @@ const REGISTRAR: Writer<'_> = Writer { name: KUBELET.name, subresource: "" };
 pub(super) const OWN_VOLUMES: &str = "volumes.longhorn.io";
 /// How many there are of each part of the driver where nothing else is said.
 const COPIES: u32 = 3;
-const REPLICAS: &str = "replicas.longhorn.io";
+pub(super) const REPLICAS: &str = "replicas.longhorn.io";
 
 impl Kube {
     /// Deploys the driver once its deployer and a manager are ready.
@@ -90,7 +90,8 @@ impl Kube {
         let volumes: Vec<Arc<Value>> = self.store.all(VOLUMES, "").cloned().collect();
         for volume in volumes.iter().filter(|it| value::text(it, "spec.csi.driver") == DRIVER) {
             let name = value::text(volume, "spec.csi.volumeHandle");
-            if self.get(OWN_VOLUMES, NAMESPACE, name).is_some() {
+            if let Some(own) = self.get(OWN_VOLUMES, NAMESPACE, name) {
+                self.rebuild(&own);
                 continue;
             }
             let attributes = value::at(volume, "spec.csi.volumeAttributes").cloned().unwrap_or_default();
@@ -105,11 +106,7 @@ impl Kube {
                 value::set(object, "status", json!({ "state": "detached", "robustness": robustness }));
             });
             for node in placed {
-                let own = format!("{name}-r-{}", self.suffix(8));
-                let spec = json!({ "volumeName": name, "nodeID": node, "dataEngine": "v1", "healthyAt": self.stamp(), "failedAt": "" });
-                let labels = json!({ "longhornvolume": name, "longhornnode": node });
-                let metadata = json!({ "name": own, "namespace": NAMESPACE, "labels": labels });
-                self.make(&WRITER, REPLICAS, json!({ "metadata": metadata, "spec": spec }));
+                self.make_replica(name, node);
             }
         }
         let known: Vec<Arc<Value>> = self.store.all(OWN_VOLUMES, NAMESPACE).cloned().collect();
@@ -124,6 +121,40 @@ impl Kube {
                 }
             }
             self.erase(OWN_VOLUMES, NAMESPACE, name);
+        }
+    }
+
+    fn make_replica(&mut self, volume: &str, node: &str) {
+        let name = format!("{volume}-r-{}", self.suffix(8));
+        let spec = json!({ "volumeName": volume, "nodeID": node, "dataEngine": "v1", "healthyAt": self.stamp(), "failedAt": "" });
+        let labels = json!({ "longhornvolume": volume, "longhornnode": node });
+        let metadata = json!({ "name": name, "namespace": NAMESPACE, "labels": labels });
+        self.make(&WRITER, REPLICAS, json!({ "metadata": metadata, "spec": spec }));
+    }
+
+    /// Copies a volume to where replicas of it are missing. Of one that is not attached nobody makes copies.
+    fn rebuild(&mut self, volume: &Value) {
+        if value::text(volume, "status.state") != "attached" {
+            return;
+        }
+        let name = value::name(volume);
+        let wanted =
+            value::number(volume, "spec.numberOfReplicas").and_then(|it| usize::try_from(it).ok()).unwrap_or(3);
+        let is_sound = |it: &&Arc<Value>| {
+            let is_there = self.store.get("nodes", "", value::text(it, "spec.nodeID")).is_some();
+            value::text(it, "spec.volumeName") == name && value::text(it, "spec.failedAt").is_empty() && is_there
+        };
+        let sound = self.store.all(REPLICAS, NAMESPACE).filter(is_sound);
+        let there: Vec<String> = sound.map(|it| value::text(it, "spec.nodeID").to_owned()).collect();
+        let usable = usable(self.store.all(NODES, NAMESPACE).map(|node| &**node));
+        let missing = wanted.saturating_sub(there.len());
+        let places: Vec<&String> = usable.iter().filter(|node| !there.contains(node)).take(missing).collect();
+        for node in &places {
+            self.make_replica(name, node);
+        }
+        let robustness = if places.len() < missing { "degraded" } else { "healthy" };
+        if value::text(volume, "status.robustness") != robustness {
+            self.amend(&STATUS, (OWN_VOLUMES, NAMESPACE, name), |it| value::set(it, "status.robustness", robustness));
         }
     }
 }

@@ -12,7 +12,6 @@ use crate::kubernetes::kube::Kube;
 use crate::kubernetes::{body, value};
 
 const ENGINE_IMAGES: &str = "engineimages.longhorn.io";
-const BUDGETS: &str = "poddisruptionbudgets.policy";
 const CLASSES: &str = "storageclasses.storage.k8s.io";
 
 /// The settings that matter here, and their defaults.
@@ -35,7 +34,7 @@ fn short(text: &str) -> String {
     Sha256::digest(text).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn instance_manager(node: &str) -> String {
+pub(super) fn instance_manager(node: &str) -> String {
     format!("instance-manager-{}", short(&format!("{node} instance manager")))
 }
 
@@ -51,7 +50,7 @@ impl Kube {
         let gone: Vec<Arc<Value>> = self.store.all(NODES, NAMESPACE).filter(is_gone).cloned().collect();
         for node in &gone {
             self.dismiss(NODES, node);
-            self.dismiss_budget(value::name(node));
+            self.dismiss_budget(&instance_manager(value::name(node)));
         }
         for node in nodes {
             self.make_longhorn_node(node);
@@ -82,7 +81,7 @@ impl Kube {
         }
     }
 
-    fn setting(&self, name: &str) -> String {
+    pub(super) fn setting(&self, name: &str) -> String {
         self.get(SETTINGS, NAMESPACE, name).map(|it| value::text(&it, "value").to_owned()).unwrap_or_default()
     }
 
@@ -157,31 +156,20 @@ impl Kube {
         });
     }
 
-    /// The pod that runs the instances of a node, which nobody may evict unless the node takes no pods any more.
+    /// The pod that runs the instances of a node, and the budget that keeps it there.
     fn make_instance_manager(&mut self, node: &str) {
         let name = instance_manager(node);
+        let labels = json!({ "longhorn.io/component": "instance-manager", "longhorn.io/node": node, "longhorn.io/instance-manager": name });
+        self.keep_budget(&name, node, &labels);
         let is_closed = |it: Arc<Value>| value::at(&it, "spec.unschedulable") == Some(&Value::Bool(true));
-        if self.get("nodes", "", node).is_none_or(is_closed) {
-            return self.dismiss_budget(node);
+        if self.get("nodes", "", node).is_none_or(is_closed) || self.get("pods", NAMESPACE, &name).is_some() {
+            return;
         }
         let image = self.argument("--instance-manager-image");
-        let labels = json!({ "longhorn.io/component": "instance-manager", "longhorn.io/node": node, "longhorn.io/instance-manager": name });
         let spec = json!({ "nodeName": node, "containers": [{ "name": "instance-manager", "image": image }], "tolerations": [{ "operator": "Exists" }] });
         let mut metadata = placed(&name);
-        value::set(&mut metadata, "labels", labels.clone());
-        if self.get("pods", NAMESPACE, &name).is_none() {
-            self.make(&WRITER, "pods", json!({ "metadata": metadata, "spec": spec, "status": { "phase": "Pending" } }));
-        }
-        if self.get(BUDGETS, NAMESPACE, &name).is_none() {
-            let spec = json!({ "minAvailable": 1, "selector": { "matchLabels": labels } });
-            self.make(&WRITER, BUDGETS, json!({ "metadata": placed(&name), "spec": spec }));
-        }
-    }
-
-    fn dismiss_budget(&mut self, node: &str) {
-        if let Some(budget) = self.get(BUDGETS, NAMESPACE, &instance_manager(node)) {
-            self.dismiss(BUDGETS, &budget);
-        }
+        value::set(&mut metadata, "labels", labels);
+        self.make(&WRITER, "pods", json!({ "metadata": metadata, "spec": spec, "status": { "phase": "Pending" } }));
     }
 
     /// What follows a word on the command line of the managers.

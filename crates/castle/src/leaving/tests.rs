@@ -1,0 +1,261 @@
+//! Goal: a worker leaves only with what nobody misses, only if somebody agreed, and can be had back as long as its machine is there. Method: whole
+//! castles in virtual time, with Longhorn and a database, in which people and bad luck have a hand.
+
+use std::path::Path;
+use std::time::Duration;
+
+use castle_engine::Outcome;
+use castle_kubernetes::client::{Api, Mode};
+use castle_kubernetes::model::{Kind, Object};
+use castle_layers::platform;
+use castle_rehearsal::{Loss, Moment, Pulse};
+use serde_json::{Value, json};
+
+use crate::commands::owners::connect;
+use crate::output::{Exit, Printer};
+use crate::rehearsal::fixture::{blue, hold, in_a_world, written};
+use crate::rehearsal::{At, Kill, Life, Told};
+use crate::stand::{LOOKING, Stand};
+
+const LONGHORN: &str = "{longhorn: {replicas: 1}}";
+const WORKER: u32 = 1011;
+const SPACE: &str = "longhorn-system";
+
+fn write(life: &Life, workers: u32, storage: &str) {
+    life.disk().tamper(&life.script.file, blue(workers, storage).into_bytes());
+}
+
+/// Somebody who works in the cluster, and lives on when castle is killed.
+async fn person(life: &Life) -> Api {
+    life.tally.begin(&Pulse::new(), None);
+    connect(&stand(life).await.kept).await.unwrap()
+}
+
+async fn stand(life: &Life) -> Stand {
+    let folder = life.script.file.parent().unwrap_or(Path::new("/"));
+    Stand::open(&life.doors(), folder, &mut Printer::into_memory()).await.unwrap()
+}
+
+async fn edit(life: &Life, kind: &Kind, namespace: &str, name: &str, spec: Value) {
+    let person = person(life).await;
+    let object = person.get(kind, namespace, name).await.unwrap().unwrap();
+    person.alter(&object, &json!({}), &spec).await.unwrap();
+}
+
+async fn cordon(life: &Life, node: &str, is_closed: bool) {
+    let closed = if is_closed { json!(true) } else { Value::Null };
+    edit(life, &Kind::new("v1", "Node"), "", node, json!({"unschedulable": closed})).await;
+}
+
+/// The objects of a collection of this namespace.
+fn all(life: &Life, collection: &str, namespace: &str) -> Vec<Value> {
+    let names = life.datacenter.object_names("blue", collection);
+    let own = names.iter().filter_map(|name| name.split_once('/')).filter(|(space, _)| *space == namespace);
+    own.map(|(_, name)| life.datacenter.object("blue", collection, namespace, name).unwrap()).collect()
+}
+
+/// Where the database runs.
+fn runs_on(life: &Life) -> Vec<String> {
+    let pods = all(life, "pods", "default");
+    let here = pods.iter().filter(|pod| pod["status"]["phase"] == "Running");
+    here.map(|pod| pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// Where sound copies of its volume are.
+fn copies(life: &Life) -> Vec<String> {
+    let sound = all(life, "replicas.longhorn.io", SPACE).into_iter().filter(|it| it["spec"]["failedAt"] == "");
+    let mut copies: Vec<String> = sound.map(|it| it["spec"]["nodeID"].as_str().unwrap().to_owned()).collect();
+    copies.sort();
+    copies
+}
+
+fn volume(life: &Life) -> String {
+    all(life, "volumes.longhorn.io", SPACE)[0]["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+fn second_worker(life: &Life) -> Option<Value> {
+    life.datacenter.object("blue", "nodes", "", "blue-worker-2")
+}
+
+async fn until(life: &Life, what: &str, is_so: impl Fn(&Life) -> bool) {
+    for _ in 0..600 {
+        if is_so(life) {
+            return;
+        }
+        life.clock().sleep(Duration::from_secs(1)).await;
+    }
+    panic!("it never came to {what}");
+}
+
+/// A castle with a database on the second worker, whose only copy is there.
+async fn inhabited(life: &Life) {
+    hold(&life.run(&["up"]).await, Exit::Done, &[]);
+    cordon(life, "blue-worker-1", true).await;
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "longhorn", "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let template = json!({
+        "metadata": {"labels": {"app": "db"}},
+        "spec": {"containers": [{"name": "db", "image": "example.com/db:1"}], "volumes": volumes},
+    });
+    let database = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}, "template": template},
+    });
+    for object in [claim, database] {
+        person(life).await.apply(&Object::new(object).unwrap(), Mode::Real).await.unwrap();
+    }
+    until(life, "a database", |life| runs_on(life) == ["blue-worker-2"]).await;
+    until(life, "a copy", |life| copies(life) == ["blue-worker-2"]).await;
+    cordon(life, "blue-worker-1", false).await;
+}
+
+/// Has Longhorn keep so many copies of the volume.
+async fn keep(life: &Life, count: u32) {
+    let kind = Kind::new("longhorn.io/v1beta2", "Volume");
+    edit(life, &kind, SPACE, &volume(life), json!({"numberOfReplicas": count})).await;
+}
+
+#[test]
+fn the_last_sound_copy_keeps_its_worker_until_there_is_another() {
+    in_a_world(&written(&blue(2, LONGHORN)), 5, async |life| {
+        inhabited(life).await;
+        write(life, 1, LONGHORN);
+        let only = format!(
+            "Volume {SPACE}/{}: has no sound copy but the one on blue-worker-2: let Longhorn keep more copies of it, or remove it",
+            volume(life)
+        );
+        hold(&life.run(&["plan"]).await, Exit::Refused, &[&only]);
+        let next = format!("next: kubectl describe --namespace {SPACE} volume.longhorn.io {}", volume(life));
+        life.tally.changes();
+        let kept = life.run(&["up", "--yes"]).await;
+        hold(&kept, Exit::Refused, &["platform/drain/blue-worker-2", &only, &next, "Nothing was changed."]);
+        assert_eq!(life.tally.changes(), Vec::<String>::new());
+        // Nothing was begun: it takes Pods, and those that it has are there.
+        let node = second_worker(life).unwrap();
+        assert_eq!(
+            (&node["spec"]["unschedulable"], node["metadata"]["labels"].get("castle.dev/leaving")),
+            (&Value::Null, None)
+        );
+        assert_eq!(
+            (runs_on(life), life.datacenter.look().guests[&WORKER].running),
+            (vec!["blue-worker-2".to_owned()], true)
+        );
+
+        keep(life, 2).await;
+        until(life, "a second copy", |life| copies(life) == ["blue-worker-1", "blue-worker-2"]).await;
+        hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["platform/vm/1011 blue-worker-2", "stands."]);
+        assert!(!life.datacenter.look().guests.contains_key(&WORKER) && second_worker(life).is_none());
+        until(life, "a database", |life| runs_on(life) == ["blue-worker-1"]).await;
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+    });
+}
+
+/// The copy elsewhere fails when the worker is already on its way: it stays, and can be had back or go later.
+#[test]
+fn a_copy_that_fails_meanwhile_keeps_the_worker_and_a_removal_can_be_called_off() {
+    in_a_world(&written(&blue(2, LONGHORN)), 6, async |life| {
+        inhabited(life).await;
+        keep(life, 2).await;
+        until(life, "a second copy", |life| copies(life).len() == 2).await;
+        write(life, 1, LONGHORN);
+        let at = At::Change(Box::new(|change| change.contains("/eviction")));
+        let told = life.run_killed(&["up", "--yes"], Kill { at, moment: Moment::After, loss: Loss::None }).await;
+        assert_eq!(told.exit, None, "{}", told.printed.text);
+        let kind = Kind::new("longhorn.io/v1beta2", "Replica");
+        let replicas = all(life, "replicas.longhorn.io", SPACE);
+        let other = replicas.iter().find(|it| it["spec"]["nodeID"] == "blue-worker-1").unwrap();
+        let other = other["metadata"]["name"].as_str().unwrap();
+        // Otherwise Longhorn would make another.
+        keep(life, 1).await;
+        edit(life, &kind, SPACE, other, json!({"failedAt": "2026-01-01T00:00:00Z"})).await;
+
+        hold(
+            &life.run(&["up", "--yes"]).await,
+            Exit::Failed,
+            &["platform/copies/blue-worker-2", "has no sound copy but the one on blue-worker-2", "(waited 120s)"],
+        );
+        assert!(life.datacenter.look().guests[&WORKER].running);
+        write(life, 2, LONGHORN);
+        hold(&life.run(&["up"]).await, Exit::Done, &["platform/nodes/left  uncordon"]);
+        let node = second_worker(life).unwrap();
+        assert_eq!(
+            (&node["spec"]["unschedulable"], node["metadata"]["labels"].get("castle.dev/leaving")),
+            (&Value::Null, None)
+        );
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+
+        edit(life, &kind, SPACE, other, json!({"failedAt": ""})).await;
+        write(life, 1, LONGHORN);
+        hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["stands."]);
+        assert!(second_worker(life).is_none());
+    });
+}
+
+#[test]
+fn whoever_is_asked_knows_that_a_node_does_not_answer() {
+    in_a_world(&written(&blue(2, "none")), 7, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        write(life, 1, "none");
+        let asked = life.run(&["up"]).await;
+        hold(&asked, Exit::Refused, &["nothing was changed: answer yes, or give --yes"]);
+        assert!(!asked.printed.text.contains(super::LOST), "it answers: {}", asked.printed.text);
+
+        life.datacenter.switch(WORKER, false);
+        let off = life.run(&["up"]).await;
+        insta::assert_snapshot!("a_worker_that_is_off", told(&off));
+        // One that runs, and whose kubelet says nothing.
+        until(life, "somebody who misses it", |life| readiness(life) != "True").await;
+        life.datacenter.switch(WORKER, true);
+        until(life, "a node that is ready", |life| readiness(life) == "True").await;
+        assert!(life.datacenter.reset_node(WORKER));
+        until(life, "a silent kubelet", |life| readiness(life) != "True").await;
+        let silent = life.run(&["up"]).await;
+        insta::assert_snapshot!("a_worker_that_is_not_ready", told(&silent));
+        hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["stands."]);
+        assert!(second_worker(life).is_none() && !life.datacenter.look().guests.contains_key(&WORKER));
+    });
+}
+
+/// Whether the second worker is ready, as the cluster knows it.
+fn readiness(life: &Life) -> String {
+    let node = second_worker(life).unwrap();
+    let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let ready = conditions.iter().find(|it| it["type"] == "Ready");
+    ready.and_then(|it| it["status"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// What was said of those who leave.
+fn told(told: &Told) -> String {
+    assert_eq!(told.exit, Some(Exit::Refused), "{}", told.printed.text);
+    let (_, rest) = told.printed.text.split_once("Not in the file any more:").unwrap();
+    rest.trim().to_owned()
+}
+
+/// A guest that nobody was asked about stays, even if it is one that the file does not name by then.
+#[test]
+fn only_those_go_that_somebody_agreed_to() {
+    in_a_world(&written(&blue(2, "none")), 8, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        write(life, 1, "none");
+        for is_agreed in [false, true] {
+            let stand = stand(life).await;
+            let identity = stand.identify().await.unwrap();
+            let ground = stand.ground(&identity.castle, false);
+            let (survey, placed) = stand.lay_out(&ground).await.unwrap();
+            let leaving = platform::leaving(&ground, &stand.site, &survey, &stand.kept.nodes).await.unwrap();
+            assert_eq!(leaving.iter().map(|guest| guest.vmid).collect::<Vec<_>>(), [WORKER]);
+            stand.agree_to(if is_agreed { &leaving } else { &[] });
+            let window = stand.window(&identity.castle);
+            let graph = stand.raise(&ground, &window, &survey, &placed, LOOKING).await.unwrap();
+            let report = stand.look(&graph, &identity.castle).await;
+            let planned = report.ended(|outcome| matches!(outcome, Outcome::Planned { .. }));
+            let planned: Vec<String> = planned.map(|(step, _)| step.to_string()).collect();
+            let all = ["platform/drain/blue-worker-2", "platform/vm/1011 blue-worker-2", "platform/nodes/left"];
+            let expected = if is_agreed { all.to_vec() } else { Vec::new() };
+            assert_eq!(planned, expected, "{report:?}");
+        }
+    });
+}

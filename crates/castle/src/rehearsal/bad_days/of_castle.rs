@@ -1,0 +1,179 @@
+//! What happens to castle itself: it is stopped, its disk fills, its file changes, somebody else runs it.
+
+use std::path::{Path, PathBuf};
+
+use castle_rehearsal::{Loss, Moment};
+use clap::Parser;
+
+use super::super::fixture::HOME;
+use super::super::life::{At, Kill};
+use super::super::script::STATE;
+use super::*;
+use crate::cli::Cli;
+use crate::commands::perform;
+use crate::output::{Printed, Printer};
+
+/// With all layers.
+fn full() -> String {
+    SMALL
+        .replace("storage: none\n", "")
+        .replace("vip: 127.42.0.10}", "vip: 127.42.0.10, loadBalancers: 127.42.0.200-127.42.0.210}")
+        + "gitops: {repository: embedded, folder: gitops}\n"
+}
+
+fn has_any(life: &Life, collection: &str) -> bool {
+    !life.datacenter.object_names("blue", collection).is_empty()
+}
+
+fn has_nodes(life: &Life) -> bool {
+    life.datacenter.object_names("blue", "nodes").len() == 2
+}
+
+/// Everything of the disk that is called so.
+fn kept(life: &Life, part: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let is_meant = |path: &Path| path.starts_with(STATE) && path.to_string_lossy().contains(part);
+    life.disk().contents().into_iter().filter(|(path, _)| is_meant(path)).collect()
+}
+
+#[test]
+fn ctrl_c_at_each_layer() {
+    let full = written(&full());
+    day_of(&full, async |life| {
+        let layers: [fn(&Life) -> bool; 7] = [
+            |life| !kept(life, "secrets").is_empty(),
+            |life| has_guest(life, "blue-cp-1"),
+            has_nodes,
+            |life| has_any(life, "clustersecretstores.external-secrets.io"),
+            |life| has_any(life, "ipaddresspools.metallb.io"),
+            |life| has_any(life, "nodes.longhorn.io"),
+            |life| has_any(life, "gitrepositories.source.toolkit.fluxcd.io"),
+        ];
+        let mut count = 0;
+        for begun in layers {
+            // Layers inside of the cluster overlap: one may have come along with another.
+            if begun(life) {
+                continue;
+            }
+            let told = meanwhile(life, &["up"], begun, async |life| life.interrupt()).await;
+            hold(&told, Exit::Interrupted, &["Interrupted. ", "Run the same command again to go on."]);
+            count += 1;
+        }
+        assert!(count >= 4, "{count}");
+    });
+}
+
+#[test]
+fn kill_9_at_each_layer() {
+    let full = written(&full());
+    day_of(&full, async |life| {
+        for (number, part) in ["/clone", "/status/start", "ApplyConfiguration", "Bootstrap"].into_iter().enumerate() {
+            killed(life, number, part).await;
+        }
+        let mut count = 0;
+        for (number, space) in
+            ["external-secrets", "metallb-system", "longhorn-system", "flux-system"].into_iter().enumerate()
+        {
+            // Layers inside of the cluster overlap: all of one may have been written before another was cut off.
+            count += usize::from(dies(life, number, &format!("/namespaces/{space}")).await.is_ok());
+        }
+        assert!(count >= 2, "{count}");
+    });
+}
+
+/// Kills `up` at the first change of this name. There is one.
+async fn killed(life: &Life, number: usize, part: &str) {
+    let lived = dies(life, number, part).await.err();
+    assert_eq!(lived, None, "it was not killed");
+}
+
+/// Kills `up` at the first change of this name, before it or after it, with or without a power cut; what it said, if it lived.
+async fn dies(life: &Life, number: usize, part: &str) -> Result<(), String> {
+    let (moment, loss) = match number % 3 {
+        0 => (Moment::Before, Loss::None),
+        1 => (Moment::After, Loss::PowerCut(number as u64)),
+        _ => (Moment::After, Loss::None),
+    };
+    let part = part.to_owned();
+    let at = At::Change(Box::new(move |change| change.contains(&part)));
+    let told = life.run_killed(&["up"], Kill { at, moment, loss }).await;
+    if told.exit.is_none() { Ok(()) } else { Err(told.printed.text) }
+}
+
+#[test]
+fn a_disk_of_castles_own_that_is_full() {
+    day(async |life| {
+        let full = async |life: &Life| life.disk().limit(Some(0));
+        let told = meanwhile(life, &["up"], |life| has_guest(life, "blue-cp-1"), full).await;
+        hold(&told, Exit::Failed, &["next: ", "nothing was done that is not noted"]);
+        life.disk().limit(None);
+    });
+}
+
+#[test]
+fn two_operators_at_once() {
+    day(async |life| {
+        let second = async |life: &Life| {
+            for words in [["castle", "up", HOME], ["castle", "rebirth", HOME]] {
+                let told = beside(life, &words).await;
+                let text = told.1.text;
+                assert!(
+                    told.0 == Exit::Refused && text.contains("another castle on this machine works on blue"),
+                    "{text}"
+                );
+            }
+        };
+        let told = meanwhile(life, &["up"], |life| has_guest(life, "blue-cp-1"), second).await;
+        hold(&told, Exit::Done, &["stands."]);
+    });
+}
+
+/// Somebody else on the same machine.
+async fn beside(life: &Life, words: &[&str]) -> (Exit, Printed) {
+    let (cli, mut printer) = (
+        Cli::try_parse_from(words.iter().copied().chain(["--yes"].into_iter().filter(|_| words[1] == "rebirth"))),
+        Printer::into_memory(),
+    );
+    let exit = Box::pin(perform(&cli.unwrap().command, &life.doors(), &mut printer)).await;
+    (exit, printer.printed())
+}
+
+#[test]
+fn a_file_that_changes_between_crash_and_resume() {
+    let larger =
+        SMALL.replace("count: 1, firstAddress: 127.42.0.21, cores: 4", "count: 2, firstAddress: 127.42.0.21, cores: 6");
+    let expected = undisturbed(&written(&larger));
+    for part in ["/clone", "ApplyConfiguration"] {
+        day_to(&small(), &expected, async |life| {
+            killed(life, 0, part).await;
+            life.disk().tamper(&Path::new(HOME).join("castle.yaml"), larger.as_bytes().to_vec());
+            hold(&life.run(&["plan"]).await, Exit::Done, &["platform/vm/blue-worker-2"]);
+        });
+    }
+}
+
+#[test]
+fn a_state_of_a_newer_castle() {
+    day(async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let is_birth = |(_, bytes): &(PathBuf, Vec<u8>)| String::from_utf8_lossy(bytes).contains("\"format\":1");
+        let births: Vec<_> = kept(life, "blue")
+            .into_iter()
+            .filter(is_birth)
+            .filter(|(_, bytes)| String::from_utf8_lossy(bytes).contains("lineage"))
+            .collect();
+        assert!(!births.is_empty());
+        for (path, bytes) in &births {
+            let newer = String::from_utf8_lossy(bytes).replace("\"format\":1", "\"format\":99");
+            life.disk().tamper(path, newer.into_bytes());
+        }
+        life.tally.changes();
+        for verb in ["up", "plan", "adopt"] {
+            hold(&life.run(&[verb]).await, Exit::Failed, &["a newer castle wrote it (format 99)"]);
+        }
+        hold(&life.run(&["down", "--yes"]).await, Exit::Failed, &["a newer castle wrote it (format 99)"]);
+        assert_eq!(life.tally.changes(), Vec::<String>::new());
+        for (path, bytes) in births {
+            life.disk().tamper(&path, bytes);
+        }
+    });
+}

@@ -1,0 +1,100 @@
+//! Graphs that are run where a verb stands: to change something while a lease is held, or only to look.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use castle_engine::{Alone, CastleId, Deaf, Graph, Layer, Lease, Report, Seal, Tools, Wanted, run};
+
+use super::{Stand, Trouble};
+use crate::drive::{Driven, Setting, drive};
+use crate::output::Printer;
+
+/// What a run is held to.
+#[derive(Default)]
+pub(crate) struct Bounds<'b> {
+    /// Only these layers may be changed; all, if there is none.
+    pub(crate) layers: Vec<Layer>,
+    /// What the state is sealed with, for whoever writes it.
+    pub(crate) seal: Option<&'b Seal>,
+    /// How long it may take in all.
+    pub(crate) within: Option<Duration>,
+    /// Whether it goes on from another run of the same verb.
+    pub(crate) goes_on: bool,
+}
+
+impl Stand {
+    /// Runs a graph for a verb, under a lease.
+    pub(crate) async fn drive(
+        &self,
+        verb: &str,
+        graph: Graph,
+        castle: &CastleId,
+        layers: Vec<Layer>,
+        lease: &Lease,
+        printer: &mut Printer,
+    ) -> Result<Driven, Trouble> {
+        let seal = self.kept.seal().map_err(Trouble::Failed)?;
+        let bounds = Bounds { layers, seal: Some(&seal), ..Bounds::default() };
+        self.drive_with(verb, graph, castle, bounds, lease, printer).await
+    }
+
+    /// The same for whoever writes no state, and needs no key to it.
+    pub(crate) async fn drive_with(
+        &self,
+        verb: &str,
+        graph: Graph,
+        castle: &CastleId,
+        Bounds { layers, seal, within, goes_on }: Bounds<'_>,
+        lease: &Lease,
+        printer: &mut Printer,
+    ) -> Result<Driven, Trouble> {
+        let signals = self.kept.doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
+        let doors = &self.kept.doors;
+        let setting = Setting {
+            verb,
+            castle: castle.clone(),
+            name: self.kept.name(),
+            nodes: self.kept.nodes.iter().map(|node| node.name.value.clone()).collect(),
+            layers,
+            within,
+            goes_on,
+            folder: &self.kept.own_folder(),
+            disk: doors.disk.clone(),
+            clock: doors.clock.as_ref(),
+            entropy: doors.entropy.as_ref(),
+            fence: lease,
+            seal,
+            signals: signals.as_ref(),
+        };
+        Ok(drive(graph, setting, printer).await?)
+    }
+
+    /// Runs a graph without changing anything.
+    pub(crate) async fn look(&self, graph: &Graph, castle: &CastleId) -> Report {
+        let (clock, entropy) = (self.kept.doors.clock.as_ref(), self.kept.doors.entropy.as_ref());
+        let fence = Alone { epoch: 0 };
+        let tools = Tools { clock, entropy, fence: &fence, listener: &Deaf, signals: None, journal: None };
+        // Whoever only looks does not wait for long.
+        let retry =
+            castle_engine::Retry { attempts: 3, first: Duration::from_millis(300), longest: Duration::from_secs(2) };
+        run(graph, tools, &Wanted { retry, ..Wanted::all(castle.clone()) }).await
+    }
+}
+
+/// Works while a lease is held: its heart beats meanwhile. That it is lost is for the fence to say, before the next effect.
+pub(crate) async fn while_held<T>(lease: &Lease, work: impl Future<Output = T>) -> T {
+    let (mut work, mut beating) = (pin!(work), pin!(lease.keep()));
+    let mut is_lost = false;
+    poll_fn(|context| {
+        if !is_lost && beating.as_mut().poll(context).is_ready() {
+            is_lost = true;
+        }
+        match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(done),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
