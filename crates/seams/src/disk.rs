@@ -58,14 +58,13 @@ pub trait Disk: Send + Sync {
     /// [`DiskErrorKind::NotDirectory`] if something else is in the way.
     fn create_dir_all(&self, path: &Path, mode: u32) -> Result<(), DiskError>;
 
-    /// Makes a new file with this content, and never touches one that exists (be it a link that leads nowhere).
-    ///
-    /// If writing fails, the file is removed again. A crash halfway may leave it incomplete: where that matters, and
-    /// overwriting does not, use [`Disk::replace`].
+    /// Makes a new file with this content, and never touches one that exists (be it a link that leads nowhere). Whoever
+    /// reads, at any time and after any crash, finds no file or all of it; of several who make it at once, one does.
     ///
     /// # Errors
     ///
-    /// [`DiskErrorKind::AlreadyExists`] if there is something at `path`.
+    /// [`DiskErrorKind::AlreadyExists`] if there is something at `path`. After any error there is no file of this call's, with the
+    /// exception that [`Disk::replace`] has, too.
     fn create_new(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError>;
 
     /// Puts a file with this content at `path`, whether or not there was one. Whoever reads, at any time and after any

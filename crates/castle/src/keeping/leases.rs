@@ -92,7 +92,7 @@ impl Kept {
             Err(error) if error.kind == DiskErrorKind::AlreadyExists => {
                 let known = self.doors.disk.read(&file, 4096).map_err(|error| error.to_string())?;
                 let known = String::from_utf8_lossy(&known).trim().to_owned();
-                // Cut off while it was written: a name that nobody has yet is as good as any.
+                // Damaged: a name that nobody has yet is as good as any.
                 if known.len() == fresh.len() {
                     return Ok(known);
                 }

@@ -107,7 +107,7 @@ impl Room {
     pub(crate) fn start(&self, args: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_castle"));
         command.args(args).env_clear().env("HOME", self.world.path("")).current_dir(self.world.path(""));
-        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 }
 

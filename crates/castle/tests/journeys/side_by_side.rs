@@ -39,7 +39,8 @@ fn two_castles_on_one_hypervisor_come_and_go_at_the_same_time() {
         let started = ["blue", "green"].map(|castle| room.start(&[verb, &[castle]].concat()));
         for process in started {
             let ended = process.wait_with_output().unwrap();
-            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+            let [said, wrong] = [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+            assert!(ended.status.success(), "{verb:?}: {}\n{said}{wrong}", ended.status);
         }
     };
     both(&["up"]);

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How the names of the temporary files of [`Disk::replace`](super::Disk::replace) end. A process that is killed may
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+/// How the names of the temporary files of [`Disk`](super::Disk) end. A process that is killed may
 /// leave one behind; it is then of no use to anyone, and whoever holds the lock of the folder may remove it.
 pub const TEMPORARY_SUFFIX: &str = ".castle-tmp";
 
@@ -42,7 +45,7 @@ fn owner_shortfall(born: &Permissions, mode: u32) -> Option<Permissions> {
     (full != born.mode()).then(|| Permissions::from_mode(full))
 }
 
-pub(super) fn create_exclusively(path: &Path, mode: u32) -> io::Result<File> {
+fn create_exclusively(path: &Path, mode: u32) -> io::Result<File> {
     create_with(path, mode, OpenOptions::new().write(true))
 }
 
@@ -84,6 +87,21 @@ pub(super) fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Gives a file its name, if nothing has that name.
+pub(super) fn place(temporary: &Path, path: &Path) -> io::Result<()> {
+    match renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE) {
+        // Network file systems cannot, and have hard links, which others cannot have.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => link(temporary, path),
+        placed => Ok(placed?),
+    }
+}
+
+/// The same in two steps. A process that is killed in between leaves both names.
+fn link(temporary: &Path, path: &Path) -> io::Result<()> {
+    fs::hard_link(temporary, path)?;
+    fs::remove_file(temporary)
+}
+
 /// Takes back a file of our own making. A failure here would only hide the one that led here.
 pub(super) fn discard(path: &Path) {
     let _ = fs::remove_file(path);
@@ -105,4 +123,23 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 /// The empty path, which is what is above a bare name, means the current folder.
 fn or_here(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_gets_its_name_only_if_that_is_free() {
+        for give in [place, link] {
+            let folder = tempfile::tempdir().unwrap();
+            let [temporary, path] = ["temporary", "file"].map(|name| folder.path().join(name));
+            fs::write(&temporary, "first").unwrap();
+            give(&temporary, &path).unwrap();
+            assert!(!temporary.exists());
+            fs::write(&temporary, "second").unwrap();
+            assert_eq!(give(&temporary, &path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "first");
+        }
+    }
 }

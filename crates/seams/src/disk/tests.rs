@@ -126,6 +126,33 @@ fn create_new_never_overwrites() {
     symlink("nowhere", &link).unwrap();
     assert_eq!(kind(DISK.create_new(&link, b"", 0o600)), DiskErrorKind::AlreadyExists);
     assert_eq!(kind(DISK.create_new(&folder.path().join("none/file"), b"", 0o600)), DiskErrorKind::NotFound);
+    assert_eq!(DISK.list(folder.path()).unwrap(), ["file", "link"]);
+}
+
+/// Two processes that need the same key for the first time: neither may ever find half of it.
+#[test]
+fn of_two_who_create_at_once_one_does_and_the_other_finds_all_of_it() {
+    const ROUNDS: usize = 300;
+    let folder = folder();
+    let start = std::sync::Barrier::new(2);
+    // Held to it only afterwards: who stopped in the middle would let the other one wait.
+    let make = |content: &[u8]| -> Vec<Result<(), (DiskErrorKind, usize)>> {
+        let paths = (0..ROUNDS).map(|round| folder.path().join(round.to_string()));
+        let make = |path: PathBuf| {
+            start.wait();
+            DISK.create_new(&path, content, 0o600).map_err(|error| (error.kind, read(&path).len()))
+        };
+        paths.map(make).collect()
+    };
+    let (one, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| make(&[b'a'; 100]));
+        (make(&[b'b'; 100]), other.join().unwrap())
+    });
+    let found = Err((DiskErrorKind::AlreadyExists, 100));
+    for (round, both) in one.iter().zip(&other).enumerate() {
+        assert!(both == (&Ok(()), &found) || both == (&found, &Ok(())), "{round}: {both:?}");
+    }
+    assert_eq!(DISK.list(folder.path()).unwrap().len(), ROUNDS);
 }
 
 #[test]
