@@ -248,7 +248,7 @@ fn held_up(verb: &str, Driven { layers, report, .. }: &Driven) -> Option<(String
     let steps = if held == 1 { "1 step waits".to_owned() } else { format!("{held} steps wait") };
     let which = first.join(", ");
     let summary = format!("{steps} for changes in layers that were only looked at: {which}");
-    let all = first.into_iter().chain(layers.iter().map(ToString::to_string));
+    let all = first.into_iter().chain(layers.named().iter().map(ToString::to_string));
     Some((summary, format!("castle {verb}{}", all.map(|layer| format!(" --layer {layer}")).collect::<String>())))
 }
 

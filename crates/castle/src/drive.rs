@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use castle_engine::{
-    CastleId, Event, Fence, Graph, Journal, Layer, Listener, Outcome, Predictions, Report, Seal, Tools, Wanted, What,
+    CastleId, Chosen, Event, Fence, Graph, Journal, Listener, Outcome, Predictions, Report, Seal, Tools, Wanted, What,
     run,
 };
 use castle_seams::{Clock, Disk, Entropy, Signals};
@@ -37,8 +37,8 @@ pub struct Setting<'s> {
     pub name: String,
     /// Its nodes: steps that are called after one of them are about it.
     pub nodes: Vec<String>,
-    /// Only these layers may be changed; all, if there is none.
-    pub layers: Vec<Layer>,
+    /// What may be changed.
+    pub layers: Chosen,
     /// How long it may take in all.
     pub within: Option<Duration>,
     /// Whether it goes on from another run of the same verb: what that has left open was told.
@@ -61,8 +61,8 @@ pub struct Setting<'s> {
 
 /// A run that has ended, before anything is said of how.
 pub struct Driven {
-    /// The layers that might be changed; all, if there is none.
-    pub layers: Vec<Layer>,
+    /// What might be changed.
+    pub layers: Chosen,
     /// How each step ended.
     pub report: Report,
     /// How long it took.

@@ -31,6 +31,8 @@ const MAX_BYTES: u64 = 64 << 10;
 /// How long a datacenter may take from its start to its first answer.
 const START_BOUND: Duration = Duration::from_secs(20);
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
+/// How often a datacenter looks whether it can still be found. A castle that starts another one waits longer for its addresses.
+const FOUND_PERIOD: Duration = Duration::from_millis(250);
 
 /// A datacenter that serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +158,20 @@ pub(crate) fn find(doors: &Doors) -> Result<Option<Serving>, String> {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(error) if error.kind == DiskErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Returns when nobody can find this datacenter any more: somebody has removed what castle keeps, and perhaps there is another one by now.
+pub(crate) async fn lost(doors: &Doors, serving: &Serving) -> Result<(), String> {
+    let file = folder(doors)?.join("serving.json");
+    loop {
+        doors.clock.sleep(FOUND_PERIOD).await;
+        match doors.disk.read(&file, MAX_BYTES) {
+            Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(()),
+            Ok(bytes) if serde_json::from_slice(&bytes).ok().as_ref() != Some(serving) => return Ok(()),
+            // A disk that cannot be read now is no reason to let castles fall.
+            Ok(_) | Err(_) => {}
+        }
     }
 }
 

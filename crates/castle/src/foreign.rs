@@ -5,7 +5,7 @@ mod tests;
 
 use std::path::Path;
 
-use castle_engine::{Difference, Fault, GraphBuilder, Impact, Outcome, Taking};
+use castle_engine::{Chosen, Difference, Fault, GraphBuilder, Impact, Outcome, Taking};
 use castle_layers::foreign::{self, SECRETS, Sight};
 use castle_proxmox::steps::Candidate;
 use serde_json::{Map, Value, json};
@@ -70,7 +70,7 @@ impl Foreign<'_> {
             let (after, _) = stand.keep_secrets(&mut graph, &ground, &room, &survey).await?;
             foreign::mark(&mut graph, &ground, &stand.site, &kept.castle, &kept.nodes, &after);
             let graph = graph.build().map_err(|error| Trouble::Failed(error.to_string()))?;
-            let driven = stand.drive("adopt", graph, &castle, Vec::new(), &held.lease, printer).await?;
+            let driven = stand.drive("adopt", graph, &castle, Chosen::default(), &held.lease, printer).await?;
             let is_done = driven.report.is_done();
             stand.remember(&room, is_done.then_some(placed.as_slice()), held.lease.epoch()).await?;
             let mut more = Map::new();

@@ -39,7 +39,7 @@ pub use id::{CastleId, Layer, OperationId, StepId, StepName};
 pub use journal::{Damage, Entry, Journal, JournalError, OpenIntent, Recovery};
 pub use lease::{Applicant, HEARTBEAT, Holder, LIFE, Lease, LeaseError, Taking, look};
 pub use retry::{Retry, pace};
-pub use run::{Report, Tools, Wanted, run};
+pub use run::{Chosen, Report, Tools, Wanted, run};
 pub use state::{Memory, Opened, Record, Seal, SealError, State, StateError};
 pub use step::{Closed, Gate, Operation, Step, Verdict};
 pub use store::{DirectoryStore, Expect, Found, Store, StoreError, StoreErrorKind, Stored, Tag};

@@ -38,13 +38,36 @@ pub struct Tools<'r> {
     pub journal: Option<&'r Mutex<Journal>>,
 }
 
+/// The layers that may be changed, while the others are looked at: those that somebody has named, or all.
+#[derive(Clone, Debug, Default)]
+pub struct Chosen(Vec<Layer>);
+
+impl Chosen {
+    /// These layers, or all, if there is none.
+    pub fn of(layers: impl IntoIterator<Item = Layer>) -> Self {
+        Self(layers.into_iter().collect())
+    }
+
+    /// Those that somebody has named.
+    #[must_use]
+    pub fn named(&self) -> &[Layer] {
+        &self.0
+    }
+
+    /// Whether a layer may be changed.
+    #[must_use]
+    pub fn contains(&self, layer: &Layer) -> bool {
+        self.0.is_empty() || self.0.contains(layer)
+    }
+}
+
 /// What is wanted of a run.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The castle.
     pub castle: CastleId,
-    /// Only these layers may be changed, the others are looked at; all, if there is none.
-    pub layers: Vec<Layer>,
+    /// What may be changed.
+    pub layers: Chosen,
     /// How to wait for what may pass.
     pub retry: Retry,
     /// How long effects that are under way may take to end once the run is interrupted.
@@ -57,13 +80,13 @@ impl Wanted {
     /// All layers, with the usual patience.
     #[must_use]
     pub fn all(castle: CastleId) -> Self {
-        Self { castle, layers: Vec::new(), retry: Retry::default(), grace: Duration::from_secs(30), within: None }
-    }
-
-    /// Whether a layer may be changed.
-    #[must_use]
-    pub fn chooses(&self, layer: &Layer) -> bool {
-        self.layers.is_empty() || self.layers.contains(layer)
+        Self {
+            castle,
+            layers: Chosen::default(),
+            retry: Retry::default(),
+            grace: Duration::from_secs(30),
+            within: None,
+        }
     }
 }
 
@@ -258,7 +281,7 @@ impl<'s> Scheduler<'s> {
 
     fn start(&mut self, rank: u32) {
         let (shared, node) = (self.shared, &self.graph.nodes[rank as usize]);
-        let chosen = self.wanted.chooses(&node.id.layer);
+        let chosen = self.wanted.layers.contains(&node.id.layer);
         let may_act = chosen && shared.journal.is_some();
         self.times[rank as usize].started_ns = shared.now_ns();
         shared.tell(|| What::StepStarted { step: node.id.clone() });

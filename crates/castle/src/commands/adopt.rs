@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use castle_engine::{Layer, Outcome, Taking};
-use castle_layers::foreign;
+use castle_engine::{Chosen, Outcome, Taking};
+use castle_layers::{foreign, secrets};
 use clap::Args;
 use serde_json::{Map, json};
 
@@ -50,7 +50,7 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
         let (survey, placed) = stand.lay_out(&ground).await?;
         let room = kept.strongroom(&castle, Some(kept.state(castle.clone()).map_err(Trouble::Failed)?));
         let graph = stand.raise(&ground, &room, &survey, &placed, LOOKING).await?;
-        let driven = stand.drive("adopt", graph, &castle, vec![Layer::new("secrets")], &held.lease, printer).await?;
+        let driven = stand.drive("adopt", graph, &castle, Chosen::of([secrets::layer()]), &held.lease, printer).await?;
         stand.remember(&room, Some(&placed), held.lease.epoch()).await?;
         let failed = driven.report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
         if failed > 0 {

@@ -1,11 +1,13 @@
 //! `castle datacenter`: the embedded datacenter on loopback, for castle and for any other client.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 
 use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_GIT, EMBEDDED_VAULT, Latencies, ScaledClock};
 use castle_seams::Clock;
 use clap::{Args, Subcommand};
+use futures_util::future::{Either, select};
 use serde_json::json;
 
 use crate::doors::Doors;
@@ -100,7 +102,10 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
     embedded::announce(doors, &serving)?;
     tell(&serving, printer);
     printer.say("Ctrl-C ends it.");
-    signals.next().await;
+    if let Either::Right((lost, _)) = select(signals.next(), pin!(embedded::lost(doors, &serving))).await {
+        lost?;
+        printer.complain_to_people("What castle keeps of this datacenter was removed: it ends.");
+    }
     git.stop();
     vault.stop();
     served.stop();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use castle_components::{Fit, choose};
 use castle_engine::{
-    Alone, CastleId, Closed, Deaf, Fault, Gate, Graph, GraphBuilder, Layer, Outcome, Place, Report, Retry, StepId,
-    Taking, Tools, Verdict, Wanted, run,
+    Alone, CastleId, Chosen, Closed, Deaf, Fault, Gate, Graph, GraphBuilder, Layer, Outcome, Place, Report, Retry,
+    StepId, Taking, Tools, Verdict, Wanted, run,
 };
 use castle_kubernetes::client::{Access, Api};
 use castle_kubernetes::model::{Mark, Object};
@@ -237,7 +237,7 @@ impl Move<'_> {
             castle: castle.clone(),
             name: self.kept.name(),
             nodes: Vec::new(),
-            layers: Vec::new(),
+            layers: Chosen::default(),
             within: None,
             goes_on: false,
             folder: &self.kept.own_folder(),

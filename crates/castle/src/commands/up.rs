@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use castle_engine::{Layer, Outcome, Taking};
+use castle_engine::{Chosen, Layer, Outcome, Taking};
 use castle_layers::doctor::{self, Finding};
 use castle_layers::platform;
 use castle_layers::{Survey, gitops};
@@ -83,11 +83,10 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     let window = stand.window(&identity.castle);
     let first_look = stand.raise(&ground, &window, &survey, &placed, LOOKING).await?;
     let first_look = stand.look(&first_look, &identity.castle).await;
-    let layers: Vec<Layer> = args.layer.iter().map(|layer| Layer::new(layer)).collect();
-    let is_chosen = |layer: &Layer| layers.is_empty() || layers.contains(layer);
+    let layers = Chosen::of(args.layer.iter().map(|layer| Layer::new(layer)));
     let guarded = |outcome: &Outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded);
     // Of a layer that is only looked at, it is told at the end.
-    if first_look.ended(guarded).any(|(step, _)| is_chosen(&step.layer)) {
+    if first_look.ended(guarded).any(|(step, _)| layers.contains(&step.layer)) {
         let problems = problems(&first_look, printer);
         let name = kept.castle.castle.as_str();
         printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
@@ -95,7 +94,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         return Ok(Exit::Refused);
     }
     keep_off(&stand, &survey, printer).await?;
-    if planned.is_none() && is_chosen(&platform::layer()) {
+    if planned.is_none() && layers.contains(&platform::layer()) {
         let leaving = platform::leaving(&ground, &stand.site, &survey, &kept.nodes).await?;
         agree(&stand, &leaving, args.yes, printer).await?;
     }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use castle_engine::{Alone, CastleId, Deaf, Graph, Layer, Lease, Report, Seal, Tools, Wanted, run};
+use castle_engine::{Alone, CastleId, Chosen, Deaf, Graph, Lease, Report, Seal, Tools, Wanted, run};
 
 use super::{Stand, Trouble};
 use crate::drive::{Driven, Setting, drive};
@@ -14,8 +14,8 @@ use crate::output::Printer;
 /// What a run is held to.
 #[derive(Default)]
 pub(crate) struct Bounds<'b> {
-    /// Only these layers may be changed; all, if there is none.
-    pub(crate) layers: Vec<Layer>,
+    /// What may be changed.
+    pub(crate) layers: Chosen,
     /// What the state is sealed with, for whoever writes it.
     pub(crate) seal: Option<&'b Seal>,
     /// How long it may take in all.
@@ -31,7 +31,7 @@ impl Stand {
         verb: &str,
         graph: Graph,
         castle: &CastleId,
-        layers: Vec<Layer>,
+        layers: Chosen,
         lease: &Lease,
         printer: &mut Printer,
     ) -> Result<Driven, Trouble> {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{
-    Alone, CastleId, Change, Class, Decision, Fault, Graph, GraphBuilder, Impact, Layer, Operation, Place, Seal, Step,
-    StepId,
+    Alone, CastleId, Change, Chosen, Class, Decision, Fault, Graph, GraphBuilder, Impact, Layer, Operation, Place,
+    Seal, Step, StepId,
 };
 use castle_seams::{BoxFuture, Clock, SystemClock, SystemDisk, SystemEntropy, SystemSignals};
 use zeroize::Zeroizing;
@@ -93,7 +93,7 @@ fn child(folder: &Path) -> ExitCode {
             castle: CastleId { name: "blue".into(), lineage: "x".into(), generation: 1 },
             name: "blue on nothing".to_owned(),
             nodes: Vec::new(),
-            layers: Vec::new(),
+            layers: Chosen::default(),
             within: None,
             goes_on: false,
             folder: &folder.join("state"),

@@ -16,6 +16,7 @@ mod bucket;
 mod canary;
 mod check;
 mod commands;
+mod datacenter;
 mod driving;
 mod foreign;
 mod git;

@@ -431,18 +431,3 @@ fn the_doctor_finds_what_is_in_the_way() {
     );
     assert_eq!(world.castle(&["doctor"]).code, Some(1));
 }
-
-#[test]
-fn the_datacenter_is_found_started_and_stopped() {
-    let world = World::with_castle(BLUE);
-    assert!(world.castle(&["datacenter", "status"]).stdout.contains("does not run"));
-    let plan = world.castle(&["plan"]);
-    assert!(plan.stdout.contains("Started the embedded datacenter"), "{}", plan.transcript());
-    assert!(world.castle(&["datacenter", "status"]).stdout.contains("serves Proxmox VE 9.2"));
-    let second = world.castle(&["datacenter"]);
-    assert_eq!(second.code, Some(3), "{}", second.transcript());
-    assert!(world.castle(&["datacenter", "stop"]).stdout.contains("has ended"));
-    assert!(world.castle(&["datacenter", "stop"]).stdout.contains("does not run"));
-    let outside = world.castle(&["datacenter", "--listen", "0.0.0.0:0"]);
-    assert_eq!(outside.code, Some(4), "{}", outside.transcript());
-}

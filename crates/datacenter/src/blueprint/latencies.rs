@@ -190,7 +190,11 @@ impl Default for WorkloadLatencies {
         let pulls = [
             ("metallb", Span::new(8.0, 30.0)),
             ("external-secrets", Span::new(8.0, 25.0)),
-            ("longhornio", Span::new(35.0, 120.0)),
+            // 35 s for all of Longhorn, 120 s in one of twenty, shared out by the sizes of its images; those of CSI are as any other.
+            ("longhorn-instance-manager", Span::new(18.0, 62.0)),
+            ("longhorn-engine", Span::new(7.0, 24.0)),
+            ("longhorn-manager", Span::new(6.0, 20.0)),
+            ("longhorn-ui", Span::new(4.0, 13.0)),
             ("fluxcd", Span::new(12.0, 45.0)),
             ("siderolabs", Span::new(8.0, 20.0)),
         ];

@@ -33,6 +33,11 @@ impl Clusters {
         self.all.get(key).map(|(_, kube)| kube)
     }
 
+    /// Its objects are gone with its etcd.
+    pub(crate) fn forget(&mut self, key: &str) {
+        self.all.remove(key);
+    }
+
     /// Every object: its cluster's key, its collection and its place.
     pub(crate) fn everything(&self) -> impl Iterator<Item = ((String, String, String), &Arc<Value>)> {
         self.all.iter().flat_map(|(key, (_, kube))| {

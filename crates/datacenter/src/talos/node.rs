@@ -178,6 +178,11 @@ impl Node {
         self.boot.as_ref()?.config.as_ref()
     }
 
+    /// What identifies the cluster that it belongs to, be it switched off.
+    pub(crate) fn cluster(&self) -> Option<&str> {
+        self.config().or(self.disk.config.as_ref()).map(|config| config.key.as_str())
+    }
+
     pub(crate) fn is_control_plane(&self) -> bool {
         self.config().is_some_and(|config| config.role == Role::ControlPlane)
     }

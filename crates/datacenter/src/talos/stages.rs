@@ -250,12 +250,19 @@ impl World {
         self.talos_settle(&key);
     }
 
-    /// Forgets the nodes whose guests are gone.
+    /// Forgets the nodes whose guests are gone, and clusters with them: nobody else has their data.
     pub(crate) fn talos_prune(&mut self) {
         let gone: Vec<u32> = self.talos.nodes.keys().filter(|vmid| !self.guests.contains_key(vmid)).copied().collect();
         for vmid in gone {
+            let key = self.talos.nodes.get(&vmid).and_then(Node::cluster).map(ToOwned::to_owned);
             self.talos_gone(vmid, false);
             self.talos.nodes.remove(&vmid);
+            let Some(key) = key else { continue };
+            if !self.talos.nodes.values().any(|node| node.cluster() == Some(&key)) {
+                self.talos.clusters.remove(&key);
+                self.talos.etcds.retain(|_, etcd| etcd.key != key);
+                self.kubernetes.forget(&key);
+            }
         }
     }
 

@@ -235,3 +235,20 @@ fn a_first_boot_that_fails_repeats_itself() {
         assert!(took > Duration::from_secs(20), "{took:?}");
     });
 }
+
+/// Goal: what nobody has the data of any more is not taken for a later cluster of the same name. Method: one machine goes, and the other.
+#[test]
+fn a_cluster_is_gone_with_the_last_of_its_machines() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 2).await;
+        nodes.configure(&Wanted { vip: None, ..Wanted::default() }).await;
+        nodes.until("bootstrap", async || nodes.admin(0).bootstrap().await.is_ok()).await;
+        nodes.until("everything", async || nodes.is_complete()).await;
+        let (datacenter, [first, last]) = (nodes.datacenter(), [0, 1].map(|index| vmid(&nodes.addresses[index])));
+        let seen = || (datacenter.clusters().len(), datacenter.object_names("blue", "nodes").len());
+        assert!(datacenter.remove_guest(first));
+        assert_eq!(seen(), (1, 2));
+        assert!(datacenter.remove_guest(last));
+        assert_eq!((seen(), datacenter.objects().len()), ((0, 0), 0));
+    });
+}

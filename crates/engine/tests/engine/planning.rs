@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use castle_engine::{
-    Alone, CastleId, Change, Class, Deaf, Decision, Fault, Graph, GraphBuilder, Impact, Journal, Layer, Operation,
-    Outcome, Place, Report, Step, StepId, Tools, Wanted, run,
+    Alone, CastleId, Change, Chosen, Class, Deaf, Decision, Fault, Graph, GraphBuilder, Impact, Journal, Layer,
+    Operation, Outcome, Place, Report, Step, StepId, Tools, Wanted, run,
 };
 use castle_seams::{BoxFuture, Clock, Disk};
 use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
@@ -73,7 +73,7 @@ fn journal() -> Mutex<Journal> {
 async fn plan(graph: &Graph, clock: &VirtualClock, journal: Option<&Mutex<Journal>>, layer: Option<&str>) -> Report {
     let chance = Chance::new(1);
     let tools = Tools { clock, entropy: &chance, fence: &Alone { epoch: 1 }, listener: &Deaf, signals: None, journal };
-    run(graph, tools, &Wanted { layers: layer.map(Layer::new).into_iter().collect(), ..Wanted::all(castle()) }).await
+    run(graph, tools, &Wanted { layers: Chosen::of(layer.map(Layer::new)), ..Wanted::all(castle()) }).await
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use castle_engine::{
-    Alone, CastleId, GraphBuilder, GraphError, Journal, Lane, Layer, Outcome, Place, Report, StepId, Tools, Wanted,
-    What, run,
+    Alone, CastleId, Chosen, GraphBuilder, GraphError, Journal, Lane, Layer, Outcome, Place, Report, StepId, Tools,
+    Wanted, What, run,
 };
 use castle_seams::Disk;
 use castle_testkit::{Call, Chance, ModelDisk, ModelWorld, Pulse, Thing, ThingStep, Trace, Weather, in_virtual_time};
@@ -82,7 +82,7 @@ pub(crate) fn run_plan(plan: &Plan, layer: Option<Layer>, noted: bool) -> (Repor
             journal: noted.then_some(&journal),
         };
         let mut wanted = Wanted::all(castle);
-        wanted.layers.extend(layer);
+        wanted.layers = Chosen::of(layer);
         wanted.retry.attempts = 40;
         let report = run(&graph, tools, &wanted).await;
         (report, trace, world)
