@@ -25,6 +25,16 @@ fn text(path: &str) -> Option<String> {
     Some(format!("{without_nulls}\n---\n{labels}"))
 }
 
+/// A Pod that uses the volume of the claim `data`.
+const USER: &str = "/api/v1/namespaces/default/pods/user";
+
+async fn use_volume(stand: &Stand) {
+    let volumes = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }]);
+    let spec = json!({ "containers": [{ "name": "c", "image": "example.com/c:1" }], "volumes": volumes });
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "user" }, "spec": spec });
+    assert_eq!(stand.apply(USER, &pod).await.0, 201);
+}
+
 async fn claim(stand: &Stand, name: &str) {
     let spec = json!({ "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } });
     let claim =
@@ -165,18 +175,14 @@ fn a_volume_is_attached_as_long_as_a_pod_on_a_node_uses_it() {
             (volume["status"]["state"].clone(), volume["status"]["currentNodeID"].clone(), attached)
         };
         stand.until("its own object", |stand| state(stand).0 == "detached").await;
-        let volumes = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }]);
-        let spec = json!({ "containers": [{ "name": "c", "image": "example.com/c:1" }], "volumes": volumes });
-        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "user" }, "spec": spec });
-        let path = "/api/v1/namespaces/default/pods/user";
-        assert_eq!(stand.apply(path, &pod).await.0, 201);
+        use_volume(&stand).await;
         stand.until("an attachment", |stand| state(stand) == (json!("attached"), json!("node-4"), 1)).await;
         let fail = |holds| {
             let datacenter = stand.nodes.datacenter();
             assert!(datacenter.fail_component("blue", Component::Longhorn, ComponentFault::StuckVolume, holds));
         };
         fail(true);
-        assert_eq!(stand.api().ask("DELETE", path, "application/json", "{}").await.unwrap().0, 200);
+        assert_eq!(stand.api().ask("DELETE", USER, "application/json", "{}").await.unwrap().0, 200);
         stand.pause(120.0).await;
         assert!(stand.names("pods").iter().all(|name| name != "default/user"));
         assert_eq!(state(&stand), (json!("attached"), json!("node-4"), 1), "nobody lets go of it");
@@ -216,7 +222,7 @@ fn a_budget_is_given_up_when_nothing_on_a_closed_node_would_be_missed() {
         assert_eq!(budgets(&stand), 1, "one came back, and the other could go");
         close("node-5", false).await;
 
-        // The copy on the other node has failed.
+        // The copy on the other node was never whole, or has failed.
         let own = |kind: &str, name: &str| format!("/apis/longhorn.io/v1beta2/namespaces/{NAMESPACE}/{kind}/{name}");
         let replicas = stand.names("replicas.longhorn.io");
         let replica = |node: &str| {
@@ -225,9 +231,14 @@ fn a_budget_is_given_up_when_nothing_on_a_closed_node_would_be_missed() {
                 names.filter(|name| stand.object("replicas.longhorn.io", NAMESPACE, name)["spec"]["nodeID"] == node);
             own("replicas", names.next().unwrap())
         };
-        stand.merge(&replica("node-5"), &json!({ "spec": { "failedAt": "2026-01-01T00:00:00Z" } })).await;
-        close("node-4", true).await;
-        assert_eq!(budgets(&stand), 2);
+        let then = "2026-01-01T00:00:00Z";
+        for (healthy_at, failed_at) in [("", ""), (then, then)] {
+            close("node-4", false).await;
+            let spec = json!({ "healthyAt": healthy_at, "failedAt": failed_at });
+            stand.merge(&replica("node-5"), &json!({ "spec": spec })).await;
+            close("node-4", true).await;
+            assert_eq!(budgets(&stand), 2, "{healthy_at:?}, {failed_at:?}");
+        }
         let policy = own("settings", "node-drain-policy");
         for (word, expected) in [
             ("always-allow", 1),
@@ -244,6 +255,33 @@ fn a_budget_is_given_up_when_nothing_on_a_closed_node_would_be_missed() {
         stand.merge(&policy, &json!({ "value": "block-if-contains-last-replica" })).await;
         stand.merge(&replica("node-4"), &json!({ "spec": { "healthyAt": "" } })).await;
         stand.until("its end", |stand| budgets(stand) == 1).await;
+    });
+}
+
+/// A copy on a node that is to be emptied as well is not counted upon, though it has to stay there for now.
+#[test]
+fn a_copy_on_another_closed_node_is_not_enough() {
+    let Some(text) = text("/var/mnt/longhorn") else { return };
+    in_virtual_time(async |clock| {
+        let stand = Stand::on(clock, Machines { count: 5, has_data_disks: true, wants_volumes: true }).await;
+        stand.install(&text).await;
+        stand.pause(30.0).await;
+        claim(&stand, "data").await;
+        stand.until("its replicas", |stand| stand.names("replicas.longhorn.io").len() == 2).await;
+        use_volume(&stand).await;
+        let volume = stand.names("volumes.longhorn.io")[0].split_once('/').unwrap().1.to_owned();
+        let user = |stand: &Stand| {
+            let volume = stand.object("volumes.longhorn.io", NAMESPACE, &volume);
+            volume["status"]["currentNodeID"].as_str().unwrap_or_default().to_owned()
+        };
+        stand.until("an attachment", |stand| !user(stand).is_empty()).await;
+        let other = if user(&stand) == "node-4" { "node-5" } else { "node-4" };
+        for node in [&*user(&stand), other] {
+            let closed = json!({ "spec": { "unschedulable": true } });
+            stand.merge(&format!("/api/v1/nodes/{node}"), &closed).await;
+            stand.pause(5.0).await;
+            assert_eq!(stand.names("poddisruptionbudgets.policy").len(), 2, "{node}");
+        }
     });
 }
 
@@ -273,10 +311,7 @@ fn copies_are_made_while_a_volume_is_attached() {
         stand.merge("/api/v1/nodes/node-4", &json!({ "spec": { "unschedulable": null } })).await;
         stand.pause(60.0).await;
         assert_eq!(copies(&stand), ["node-5"], "nobody copies what is not attached");
-        let volumes = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }]);
-        let spec = json!({ "containers": [{ "name": "c", "image": "example.com/c:1" }], "volumes": volumes });
-        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "user" }, "spec": spec });
-        assert_eq!(stand.apply("/api/v1/namespaces/default/pods/user", &pod).await.0, 201);
+        use_volume(&stand).await;
         stand.until("a second one", |stand| copies(stand) == ["node-4", "node-5"]).await;
     });
 }

@@ -52,13 +52,14 @@ impl Kube {
         match policy.as_str() {
             "always-allow" => true,
             "block-for-eviction" => here.next().is_none(),
-            "allow-if-replica-is-stopped" => here.all(|it| is_stopped(it) || self.is_kept_elsewhere(it, node)),
-            _ => here.all(|replica| self.is_kept_elsewhere(replica, node)),
+            "allow-if-replica-is-stopped" => here.all(|it| is_stopped(it) || self.is_kept_elsewhere(it)),
+            _ => here.all(|replica| self.is_kept_elsewhere(replica)),
         }
     }
 
-    /// Whether the data of a replica are on another node as well, which takes Pods and whose own budget is there; or there are none.
-    fn is_kept_elsewhere(&self, replica: &Value, node: &str) -> bool {
+    /// Whether the data of a replica are on another node as well, which takes Pods (as its own does not) and whose own budget is there; or
+    /// there are none.
+    fn is_kept_elsewhere(&self, replica: &Value) -> bool {
         let is_used = |it: &Value| !value::text(it, "spec.healthyAt").is_empty();
         let has_failed = |it: &Value| !value::text(it, "spec.failedAt").is_empty();
         if !is_used(replica) && !has_failed(replica) {
@@ -70,7 +71,7 @@ impl Kube {
             let is_sound = value::text(other, "spec.volumeName") == volume && is_used(other) && !has_failed(other);
             let budget = || self.get(BUDGETS, NAMESPACE, &super::objects::instance_manager(place));
             let stands = || self.get("nodes", "", place).is_some_and(|it| is(&it, "Ready") && !is_closed(&it));
-            is_sound && place != node && stands() && budget().is_some()
+            is_sound && stands() && budget().is_some()
         })
     }
 }
