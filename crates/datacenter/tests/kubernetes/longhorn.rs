@@ -5,6 +5,7 @@ use castle_testkit::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::stand::{Machines, Stand, manifest};
+use crate::wire::vmid;
 
 const FILE: &str = "longhorn-v1.12.1.yaml";
 const NAMESPACE: &str = "longhorn-system";
@@ -313,5 +314,25 @@ fn copies_are_made_while_a_volume_is_attached() {
         assert_eq!(copies(&stand), ["node-5"], "nobody copies what is not attached");
         use_volume(&stand).await;
         stand.until("a second one", |stand| copies(stand) == ["node-4", "node-5"]).await;
+        let own = |kind: &str, name: &str| format!("/apis/longhorn.io/v1beta2/namespaces/{NAMESPACE}/{kind}/{name}");
+        let first = |kind: &str| stand.names(kind)[0].split_once('/').unwrap().1.to_owned();
+        let volume = first("volumes.longhorn.io");
+        let robustness =
+            |stand: &Stand| stand.object("volumes.longhorn.io", NAMESPACE, &volume)["status"]["robustness"].clone();
+        assert_eq!(robustness(&stand), "degraded", "the class wants three");
+        stand.merge(&own("volumes", &volume), &json!({ "spec": { "numberOfReplicas": 2 } })).await;
+        stand.until("enough of them", |stand| robustness(stand) == "healthy").await;
+        // One that has failed is made up for.
+        let failed = json!({ "spec": { "failedAt": "2026-01-01T00:00:00Z" } });
+        stand.merge(&own("replicas", &first("replicas.longhorn.io")), &failed).await;
+        stand.until("a third one", |stand| copies(stand).len() == 3).await;
+        assert_eq!(robustness(&stand), "healthy");
+        // What is on a node that is gone is no copy.
+        let used = stand.object("volumes.longhorn.io", NAMESPACE, &volume)["status"]["currentNodeID"].clone();
+        let (other, machine) = if used == "node-4" { ("node-5", "10.0.0.5") } else { ("node-4", "10.0.0.4") };
+        assert!(stand.nodes.datacenter().remove_guest(vmid(machine)));
+        let gone = stand.api().ask("DELETE", &format!("/api/v1/nodes/{other}"), "application/json", "{}").await;
+        assert_eq!(gone.unwrap().0, 200);
+        stand.until("one of two", |stand| robustness(stand) == "degraded").await;
     });
 }
