@@ -108,6 +108,11 @@ fn folder(doors: &Doors) -> Result<PathBuf, String> {
         .join("datacenter"))
 }
 
+/// Where the datacenter that serves tells how to reach it.
+fn announcement(doors: &Doors) -> Result<PathBuf, String> {
+    Ok(folder(doors)?.join("serving.json"))
+}
+
 /// Lets the embedded datacenter serve a folder as the repository of this name, whatever it holds from now on. One that cannot be
 /// served now is an error.
 pub(crate) fn follow(doors: &Doors, name: &str, followed: &Path) -> Result<(), String> {
@@ -143,7 +148,7 @@ pub(crate) fn claim(doors: &Doors) -> Result<Option<Box<dyn LockGuard>>, String>
 /// Tells others where it serves.
 pub(crate) fn announce(doors: &Doors, serving: &Serving) -> Result<(), String> {
     let bytes = serde_json::to_vec_pretty(serving).unwrap_or_default();
-    doors.disk.replace(&folder(doors)?.join("serving.json"), &bytes, 0o600).map_err(|error| error.to_string())
+    doors.disk.replace(&announcement(doors)?, &bytes, 0o600).map_err(|error| error.to_string())
 }
 
 /// The datacenter that serves now, if one does. One that has only just begun is not there yet.
@@ -154,7 +159,7 @@ pub(crate) fn find(doors: &Doors) -> Result<Option<Serving>, String> {
     if claim(doors)?.is_some() {
         return Ok(None);
     }
-    match doors.disk.read(&folder(doors)?.join("serving.json"), MAX_BYTES) {
+    match doors.disk.read(&announcement(doors)?, MAX_BYTES) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(error) if error.kind == DiskErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.to_string()),
@@ -163,7 +168,7 @@ pub(crate) fn find(doors: &Doors) -> Result<Option<Serving>, String> {
 
 /// Returns when nobody can find this datacenter any more: somebody has removed what castle keeps, and perhaps there is another one by now.
 pub(crate) async fn lost(doors: &Doors, serving: &Serving) -> Result<(), String> {
-    let file = folder(doors)?.join("serving.json");
+    let file = announcement(doors)?;
     loop {
         doors.clock.sleep(FOUND_PERIOD).await;
         match doors.disk.read(&file, MAX_BYTES) {
@@ -177,7 +182,7 @@ pub(crate) async fn lost(doors: &Doors, serving: &Serving) -> Result<(), String>
 
 /// Forgets where the last one served, before the next begins.
 pub(crate) fn forget(doors: &Doors) -> Result<(), String> {
-    match doors.disk.remove_file(&folder(doors)?.join("serving.json")) {
+    match doors.disk.remove_file(&announcement(doors)?) {
         Err(error) if error.kind != DiskErrorKind::NotFound => Err(error.to_string()),
         _ => Ok(()),
     }
