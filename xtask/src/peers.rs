@@ -1,7 +1,8 @@
 //! castle against programs nobody here wrote.
 //!
 //! A *peer* is such a program, obtained once into a cache folder and pinned. A *suite* runs castle and peers side by side
-//! and holds that they agree. What cannot be obtained on this machine is skipped and said so; in CI nothing may be.
+//! and holds that they agree. What cannot be obtained on this machine is skipped and said so; in CI nothing may be, but for
+//! what a budget of time was too small for: that is told at the end, loudly, and the next run comes further.
 
 pub(crate) mod obtain;
 mod server;
@@ -14,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::shell;
-use obtain::{Obtained, PEERS};
+use obtain::{Budget, Obtained, PEERS};
 
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Args {
@@ -23,6 +24,9 @@ pub(crate) struct Args {
     /// List suites and the peers they need
     #[arg(long)]
     list: bool,
+    /// Spend at most so many minutes on building peers that are not in the cache yet
+    #[arg(long, value_name = "MINUTES")]
+    budget: Option<u64>,
 }
 
 /// What a suite works with.
@@ -43,6 +47,11 @@ impl Bench {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    run_within(args, &args.budget.map_or(Budget::UNLIMITED, Budget::of_minutes)).map(|_| ())
+}
+
+/// Runs the suites; returns those that were not run because the budget for building their peers was used up.
+pub(crate) fn run_within(args: &Args, budget: &Budget) -> Result<Vec<String>> {
     let suites = suites::SUITES;
     if let Some(unknown) = args.suites.iter().find(|name| !suites.iter().any(|suite| suite.name == *name)) {
         bail!(
@@ -54,18 +63,30 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         suites.iter().filter(|suite| args.suites.is_empty() || args.suites.iter().any(|name| name == suite.name));
     if args.list {
         wanted.for_each(|suite| println!("{:<14} needs {:<28} {}", suite.name, suite.needs.join(", "), suite.holds));
-        return Ok(());
+        return Ok(Vec::new());
     }
     let castle = shell::castle()?;
     let mut bench = Bench { castle, peers: BTreeMap::new() };
-    let mut unavailable: BTreeMap<&str, String> = BTreeMap::new();
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let mut unavailable: BTreeMap<&str, Missing> = BTreeMap::new();
+    let (mut passed, mut failed, mut skipped, mut late) = (0, 0, 0, Vec::new());
     for suite in wanted {
-        let missing = suite.needs.iter().find_map(|name| obtain_once(name, &mut bench, &mut unavailable).transpose());
-        if let Some(reason) = missing.transpose()? {
-            println!("{:<14} skipped: {reason}", suite.name);
-            skipped += 1;
-            continue;
+        let mut missing = suite
+            .needs
+            .iter()
+            .map(|name| obtain_once(name, budget, &mut bench, &mut unavailable))
+            .filter_map(Result::transpose);
+        match missing.next().transpose()? {
+            None => {}
+            Some(Missing::Unavailable(reason)) => {
+                println!("{:<14} skipped: {reason}", suite.name);
+                skipped += 1;
+                continue;
+            }
+            Some(Missing::Late(reason)) => {
+                println!("{:<14} NOT RUN: {reason}", suite.name);
+                late.push(suite.name.to_owned());
+                continue;
+            }
         }
         let start = Instant::now();
         match (suite.run)(&bench) {
@@ -84,22 +105,30 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }
         }
     }
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    println!("{passed} passed, {failed} failed, {skipped} skipped, {} not run for want of time", late.len());
     if failed > 0 {
         bail!("castle and its peers do not agree");
     }
     if skipped > 0 && std::env::var_os("CI").is_some() {
         bail!("CI has what the peers need, and may not skip a suite");
     }
-    Ok(())
+    Ok(late)
+}
+
+/// Why a peer is not there.
+#[derive(Clone)]
+enum Missing {
+    Unavailable(String),
+    Late(String),
 }
 
 /// Obtains a peer unless that was done; returns why it is not to be had here, if so.
 fn obtain_once(
     name: &'static str,
+    budget: &Budget,
     bench: &mut Bench,
-    unavailable: &mut BTreeMap<&'static str, String>,
-) -> Result<Option<String>> {
+    unavailable: &mut BTreeMap<&'static str, Missing>,
+) -> Result<Option<Missing>> {
     if bench.peers.contains_key(name) {
         return Ok(None);
     }
@@ -107,14 +136,14 @@ fn obtain_once(
         return Ok(Some(reason.clone()));
     }
     let peer = PEERS.iter().find(|peer| peer.name == name).with_context(|| format!("no peer is called {name}"))?;
-    match peer.obtain().with_context(|| format!("cannot obtain {name}"))? {
+    let missing = match peer.obtain(budget).with_context(|| format!("cannot obtain {name}"))? {
         Obtained::At(folder) => {
             bench.peers.insert(name, folder);
-            Ok(None)
+            return Ok(None);
         }
-        Obtained::Unavailable(reason) => {
-            unavailable.insert(name, reason.clone());
-            Ok(Some(reason))
-        }
-    }
+        Obtained::Unavailable(reason) => Missing::Unavailable(reason),
+        Obtained::Late(reason) => Missing::Late(reason),
+    };
+    unavailable.insert(name, missing.clone());
+    Ok(Some(missing))
 }

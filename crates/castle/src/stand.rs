@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{CastleId, Graph, GraphBuilder, Handle, StepId, lineage};
+use castle_engine::{CastleId, Fault, Graph, GraphBuilder, Handle, StepId, lineage};
 use castle_layers::platform::{self, Design, Doomed};
 use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{Placed, Site, Survey, cluster, place, survey, unwanted, vault};
 use castle_proxmox::client::Client;
-use castle_proxmox::model::{ErrorClass, Mark};
+use castle_proxmox::model::{ErrorClass, Mark, Owner};
 use castle_proxmox::steps::Ground;
 use castle_spec::{ComponentName, Node};
 use castle_talos::steps::{Keys, Wire};
@@ -130,7 +130,7 @@ impl Stand {
         let mut waits = KNOCKING.into_iter();
         loop {
             let Err(error) = chamber.vault.whoami().await else { return Ok(()) };
-            let fault = castle_engine::Fault::from(error);
+            let fault = Fault::from(error);
             match waits.next() {
                 Some(wait) if !fault.is_final() => self.kept.clock().sleep(wait).await,
                 _ => return Err(fault.into()),
@@ -158,8 +158,18 @@ impl Stand {
                 }
                 config => config?,
             };
-            let mark = config.and_then(|config| Mark::read(config.description()));
-            marks.extend(mark.filter(|mark| mark.castle.name == name));
+            let Some(config) = config else { continue };
+            let here = self.client.place(row.vmid).await?;
+            match Mark::owner(&unborn, &here, config.description()) {
+                Owner::Ours(mark) | Owner::Earlier(mark) | Owner::Other(mark) if mark.castle.name == name => {
+                    marks.push(mark)
+                }
+                Owner::Unreadable(format) => {
+                    let subject = format!("VM {} ({})", row.vmid, config.get("name").unwrap_or("without a name"));
+                    return Err(Fault::guard(subject, format.to_string()).next(format.next()).into());
+                }
+                _ => {}
+            }
         }
         if let (Some(refusal), true) = (unread, marks.is_empty()) {
             return Err(refusal.into());

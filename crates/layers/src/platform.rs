@@ -7,7 +7,7 @@ use std::time::Duration;
 use castle_engine::{Fault, GraphBuilder, Handle, Lane, Layer, Place, StepId};
 use castle_kubernetes::client::Api;
 use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Ready};
-use castle_proxmox::model::{ErrorClass, Guest, Mark, Owner};
+use castle_proxmox::model::{ErrorClass, Format, Guest, Mark, Owner};
 use castle_proxmox::steps::{
     DropOldImages, Ground, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest, Standing, Template,
 };
@@ -133,6 +133,10 @@ pub enum Whose {
     Ours,
     /// Another castle's.
     Others,
+    /// Somebody's who copied a guest of a castle, and the mark with it: the number of that guest.
+    Copied(u32),
+    /// Of a castle that writes marks in another format.
+    Unreadable(Format),
     /// Nobody's that castle knows.
     Unmarked,
 }
@@ -166,9 +170,11 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
         };
         let is_template = config.is_template();
         let called = config.get("name").map_or(called, str::to_owned);
-        found.push(match Mark::owner(&ground.castle, config.description()) {
+        found.push(match ground.owner(vmid, &config).await? {
             Owner::Ours(mark) | Owner::Earlier(mark) => of(mark.name, Whose::Ours, is_template),
             Owner::Other(mark) => of(format!("{called} of {}", mark.castle.name), Whose::Others, is_template),
+            Owner::Copy(mark) => of(called, Whose::Copied(mark.place.vmid), is_template),
+            Owner::Unreadable(format) => of(called, Whose::Unreadable(format), is_template),
             Owner::Stranger => of(called, Whose::Unmarked, is_template),
         });
     }
@@ -205,8 +211,11 @@ pub async fn leaving(ground: &Ground, site: &Site, survey: &Survey, nodes: &[Nod
             Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => continue,
             config => config?,
         };
-        let owner = config.map(|config| Mark::owner(&ground.castle, config.description()));
-        if let Some(Owner::Ours(mark)) = owner {
+        let owner = match &config {
+            Some(config) => ground.owner(vmid, config).await?,
+            None => continue,
+        };
+        if let Owner::Ours(mark) = owner {
             let (host, whose) = (row.host.clone(), Whose::Ours);
             leaving.push(Doomed { vmid, name: mark.name, host, is_template: false, whose });
         }

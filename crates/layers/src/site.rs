@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use castle_proxmox::model::Role;
 use castle_proxmox::steps::{Hardware, Image, Wanted};
 use castle_spec::model::{Machine, Platform};
 use castle_spec::{Castle, Node, Schematic};
@@ -96,6 +97,10 @@ impl Site {
         Wanted {
             vmid: node.vmid.0,
             name: node.name.value.clone(),
+            role: match node.role {
+                castle_spec::Role::ControlPlane => Role::ControlPlane,
+                castle_spec::Role::Worker => Role::Worker,
+            },
             host: host.to_owned(),
             pool: self.pool.clone(),
             cores: node.cores.value,

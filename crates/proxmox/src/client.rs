@@ -11,6 +11,7 @@ use castle_http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use castle_http::{Answer, Ask, Endpoint, Failure, Method, Trust, TrustError};
 use castle_seams::{Clock, Dial};
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use crate::model::{ErrorClass, Form, Refusal};
 
@@ -40,6 +41,7 @@ pub struct Client {
     http: castle_http::Client,
     authorization: HeaderValue,
     clock: Arc<dyn Clock>,
+    cluster: OnceCell<Option<String>>,
 }
 
 impl std::fmt::Debug for Client {
@@ -59,7 +61,7 @@ impl Client {
         endpoint.base = format!("{}/api2/json", endpoint.base);
         let http = castle_http::Client::new(endpoint, &trust, dial, clock.clone())?;
         let http = http.with_deadline(DEADLINE).with_limit(LIMIT);
-        Ok(Self { http, authorization: token.header(), clock })
+        Ok(Self { http, authorization: token.header(), clock, cluster: OnceCell::new() })
     }
 
     /// Asks for something. `subject` says for what, in the words that a person would use.

@@ -1,8 +1,9 @@
 //! How peers are obtained: Go modules, Python packages, Debian packages, each by its ordinary client.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
@@ -96,11 +97,41 @@ pub(crate) enum Obtained {
     At(PathBuf),
     /// It is not to be had on this machine, and why.
     Unavailable(String),
+    /// The time for building peers is used up. What was compiled so far is kept by Go, so the next run comes further.
+    Late(String),
+}
+
+/// How long peers that are not in the cache yet may take to be built, all of them together.
+pub(crate) struct Budget(Cell<Option<Duration>>);
+
+impl Budget {
+    /// As long as it takes.
+    pub(crate) const UNLIMITED: Self = Self(Cell::new(None));
+
+    pub(crate) fn of_minutes(minutes: u64) -> Self {
+        Self(Cell::new(Some(Duration::from_secs(minutes * 60))))
+    }
+
+    fn is_spent(&self) -> bool {
+        self.0.get().is_some_and(|left| left.is_zero())
+    }
+
+    fn spend(&self, time: Duration) {
+        self.0.set(self.0.get().map(|left| left.saturating_sub(time)));
+    }
+
+    /// A program that is ended when the budget is: its children, too.
+    fn program(&self, name: &str) -> Command {
+        let Some(left) = self.0.get() else { return Command::new(name) };
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=10", &left.as_secs().max(1).to_string(), name]);
+        command
+    }
 }
 
 impl Peer {
     /// The folder with the peer, made on first use and found again by what it is made of.
-    pub(crate) fn obtain(&self) -> Result<Obtained> {
+    pub(crate) fn obtain(&self, budget: &Budget) -> Result<Obtained> {
         if let Some(tool) = self.tools().iter().find(|tool| !shell::exists(tool)) {
             return Ok(Obtained::Unavailable(format!("{} needs {tool}, which is not on this machine", self.name)));
         }
@@ -110,27 +141,40 @@ impl Peer {
         if complete.is_file() {
             return Ok(Obtained::At(folder));
         }
+        let late = || Obtained::Late(format!("the time for building peers was used up before {} was there", self.name));
+        if budget.is_spent() {
+            return Ok(late());
+        }
         println!("obtaining {} ...", self.name);
         let start = Instant::now();
         if folder.exists() {
             std::fs::remove_dir_all(&folder)?;
         }
         std::fs::create_dir(&folder)?;
-        match &self.recipe {
-            Recipe::Debian { package } => debian(package, &folder)?,
-            Recipe::Python { packages } => python(packages, &folder)?,
-            Recipe::Go { package, version } => go_install(package, version, &folder)?,
-            Recipe::GoWrapper { folder: source } => {
-                go_build(&shell::root().join(source), &[], "", ".", &folder.join(self.name))?;
-            }
-            Recipe::Kubernetes { folder: source, modules, programs } => {
-                kubernetes(&shell::root().join(source), modules, programs, &folder)?;
-            }
-            Recipe::Talosctl { version, edits } => talosctl(version, edits, &folder.join("talosctl"))?,
+        let made = self.make(&folder, budget);
+        budget.spend(start.elapsed());
+        match made {
+            Err(_) if budget.is_spent() => return Ok(late()),
+            made => made?,
         }
         std::fs::write(complete, "")?;
         println!("obtained {} in {:.0} s", self.name, start.elapsed().as_secs_f64());
         Ok(Obtained::At(folder))
+    }
+
+    fn make(&self, folder: &Path, budget: &Budget) -> Result<()> {
+        match &self.recipe {
+            Recipe::Debian { package } => debian(package, folder),
+            Recipe::Python { packages } => python(packages, folder),
+            Recipe::Go { package, version } => go_install(budget, package, version, folder),
+            Recipe::GoWrapper { folder: source } => {
+                go_build(budget, &shell::root().join(source), &[], "", ".", &folder.join(self.name))
+            }
+            Recipe::Kubernetes { folder: source, modules, programs } => {
+                kubernetes(budget, &shell::root().join(source), modules, programs, folder)
+            }
+            Recipe::Talosctl { version, edits } => talosctl(budget, version, edits, &folder.join("talosctl")),
+        }
     }
 
     fn tools(&self) -> &'static [&'static str] {
@@ -208,8 +252,8 @@ fn python(packages: &[&str], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn go(folder: &Path) -> Command {
-    let mut command = Command::new("go");
+fn go(budget: &Budget, folder: &Path) -> Command {
+    let mut command = budget.program("go");
     command.current_dir(folder).envs([
         ("GOTOOLCHAIN", "local"),
         ("GOWORK", "off"),
@@ -220,22 +264,22 @@ fn go(folder: &Path) -> Command {
 }
 
 /// Builds a package; `link` is for the linker besides that it leaves out what debuggers want.
-fn go_build(folder: &Path, flags: &[&str], link: &str, package: &str, to: &Path) -> Result<()> {
-    let mut command = go(folder);
+fn go_build(budget: &Budget, folder: &Path, flags: &[&str], link: &str, package: &str, to: &Path) -> Result<()> {
+    let mut command = go(budget, folder);
     command.args(["build", "-trimpath", "-buildvcs=false"]).args(flags).arg(format!("-ldflags=-s -w{link}"));
     shell::output(command.arg("-o").arg(to).arg(package))?;
     Ok(())
 }
 
-fn go_install(package: &str, version: &str, to: &Path) -> Result<()> {
-    let mut install = go(to);
+fn go_install(budget: &Budget, package: &str, version: &str, to: &Path) -> Result<()> {
+    let mut install = go(budget, to);
     install.args(["install", "-trimpath", "-ldflags=-s -w"]).arg(format!("{package}@{version}"));
     shell::output(install.env("GOBIN", to).env("GOFLAGS", ""))?;
     Ok(())
 }
 
 /// Programs of Kubernetes say the version that is linked into them: unlinked, clients see v0.0.0.
-fn kubernetes(source: &Path, modules: &str, programs: &[KubernetesProgram], to: &Path) -> Result<()> {
+fn kubernetes(budget: &Budget, source: &Path, modules: &str, programs: &[KubernetesProgram], to: &Path) -> Result<()> {
     let pinned = std::fs::read_to_string(source.join(modules))?;
     let staged = pinned.lines().find_map(|line| line.trim().strip_prefix("k8s.io/component-base v0."));
     let staged = staged.with_context(|| format!("{modules} does not pin k8s.io/component-base"))?;
@@ -244,18 +288,28 @@ fn kubernetes(source: &Path, modules: &str, programs: &[KubernetesProgram], to: 
     let link = format!(" -X {package}.gitVersion=v1.{staged} -X {package}.gitMajor=1 -X {package}.gitMinor={minor}");
     for program in programs {
         let flags = [format!("-modfile={modules}")];
-        go_build(source, &flags.each_ref().map(String::as_str), &link, program.package, &to.join(program.name))?;
+        go_build(
+            budget,
+            source,
+            &flags.each_ref().map(String::as_str),
+            &link,
+            program.package,
+            &to.join(program.name),
+        )?;
     }
     Ok(())
 }
 
 /// The root module's archive leaves out the nested module it builds upon: the source tree is put together from both.
-fn talosctl(version: &str, edits: &[&str], to: &Path) -> Result<()> {
+fn talosctl(budget: &Budget, version: &str, edits: &[&str], to: &Path) -> Result<()> {
     let work = tempfile::tempdir_in(cache()?)?;
     let source = work.path().join("source");
     let module = |name: &str| -> Result<PathBuf> {
         let told = shell::output(
-            go(work.path()).args(["mod", "download", "-json"]).arg(format!("{name}@{version}")).env("GOFLAGS", ""),
+            go(budget, work.path())
+                .args(["mod", "download", "-json"])
+                .arg(format!("{name}@{version}"))
+                .env("GOFLAGS", ""),
         )?;
         let told: serde_json::Value = serde_json::from_str(&told)?;
         Ok(told["Dir"].as_str().context("go does not say where the module is")?.into())
@@ -264,9 +318,9 @@ fn talosctl(version: &str, edits: &[&str], to: &Path) -> Result<()> {
         |from: &Path, to: &Path| shell::output(Command::new("cp").args(["-rT", "--no-preserve=mode"]).args([from, to]));
     copy(&module("github.com/siderolabs/talos")?, &source)?;
     copy(&module("github.com/siderolabs/talos/pkg/machinery")?, &source.join("pkg/machinery"))?;
-    shell::output(go(&source).args(["mod", "edit"]).args(edits))?;
+    shell::output(go(budget, &source).args(["mod", "edit"]).args(edits))?;
     // Completes go.sum for the edits; the build itself may change nothing.
     let list = ["list", "-mod=mod", "-deps", "-tags=grpcnotrace", "./cmd/talosctl"];
-    shell::output(go(&source).args(list).env("GOFLAGS", ""))?;
-    go_build(&source, &["-tags=grpcnotrace"], "", "./cmd/talosctl", to)
+    shell::output(go(budget, &source).args(list).env("GOFLAGS", ""))?;
+    go_build(budget, &source, &["-tags=grpcnotrace"], "", "./cmd/talosctl", to)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{CastleId, Graph, GraphBuilder, Lease, Outcome, StateError, Taking, lineage};
+use castle_engine::{CastleId, Fault, Graph, GraphBuilder, Lease, Outcome, StateError, Taking, lineage};
 use castle_layers::platform::{self, Doomed, Whose};
 use castle_layers::vault;
 use castle_proxmox::steps::Reach;
@@ -72,8 +72,9 @@ fn bound(text: &str) -> Result<Duration, String> {
 pub(crate) async fn down(args: &DownArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(doors, &args.path, printer).await?;
     let identity = stand.identify().await?;
-    let doomed = doomed(&stand, &identity.castle, args.keep_image).await?;
+    let Found { doomed, copies } = doomed(&stand, &identity.castle, args.keep_image).await?;
     printer.say(&listed(&doomed));
+    copies.iter().for_each(|copy| printer.say(&left_alone(copy)));
     let question = format!("Remove {} of {} for good?", counted(&doomed), stand.kept.name());
     if !doomed.is_empty() && !confirmed(&question, args.yes, printer) {
         return Err(Trouble::Refused("nothing was removed: answer yes, or give --yes".to_owned()));
@@ -87,11 +88,42 @@ pub(crate) async fn down(args: &DownArgs, doors: &Doors, printer: &mut Printer) 
     Ok(exit)
 }
 
+/// What was found of a castle on its hypervisor.
+pub(crate) struct Found {
+    /// What is to go.
+    pub(crate) doomed: Vec<Doomed>,
+    /// Copies of its guests that somebody made. They stay.
+    pub(crate) copies: Vec<Doomed>,
+}
+
 /// What of the castle is on its hypervisor and is to go.
-pub(crate) async fn doomed(stand: &Stand, castle: &CastleId, keep_image: bool) -> Result<Vec<Doomed>, Trouble> {
-    let within = platform::within(&stand.ground(castle, false)).await?;
+///
+/// Where a guest bears a mark that this castle does not read, nothing is: it may be of this very castle.
+pub(crate) async fn doomed(stand: &Stand, castle: &CastleId, keep_image: bool) -> Result<Found, Trouble> {
+    let mut within = platform::within(&stand.ground(castle, false)).await?;
+    if let Some((guest, format)) = within.iter().find_map(|guest| match guest.whose {
+        Whose::Unreadable(format) => Some((guest, format)),
+        _ => None,
+    }) {
+        let subject = format!("VM {} ({}) on {}", guest.vmid, guest.name, guest.host);
+        return Err(Fault::guard(subject, format.to_string()).next(format.next()).into());
+    }
+    let copies = within.extract_if(.., |guest| matches!(guest.whose, Whose::Copied(_))).collect();
     let ours = within.into_iter().filter(|guest| goes(guest, keep_image));
-    Ok(ours.map(|guest| called(guest, &stand.kept)).collect())
+    Ok(Found { doomed: ours.map(|guest| called(guest, &stand.kept)).collect(), copies })
+}
+
+/// A guest within the castle's range that stays, and why, for people.
+pub(crate) fn left_alone(guest: &Doomed) -> String {
+    let Doomed { vmid, name, host, .. } = guest;
+    let why = match guest.whose {
+        Whose::Ours => "this castle's".to_owned(),
+        Whose::Others => "another castle's".to_owned(),
+        Whose::Copied(original) => format!("a copy of VM {original} that somebody made"),
+        Whose::Unreadable(format) => format!("which {format}"),
+        Whose::Unmarked => "without a mark".to_owned(),
+    };
+    format!("left alone: VM {vmid} ({name}) on {host}, {why}")
 }
 
 /// A guest whose host is away, and who has no name for it, is called as the file calls it.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::commands::confirm::confirmed;
-use crate::commands::down::{Ending, Removal, RestArgs, counted, doomed, listed};
+use crate::commands::down::{Ending, Found, Removal, RestArgs, counted, doomed, left_alone, listed};
 use crate::commands::up::{UpArgs, up};
 use crate::doors::Doors;
 use crate::keeping::Kept;
@@ -171,7 +171,8 @@ async fn take_down(
     printer: &mut Printer,
 ) -> Result<(Duration, Value), Trouble> {
     let kept = &stand.kept;
-    let doomed = doomed(stand, &identity.castle, args.keep_image).await?;
+    let Found { doomed, copies } = doomed(stand, &identity.castle, args.keep_image).await?;
+    copies.iter().for_each(|copy| printer.say(&left_alone(copy)));
     can_rise(stand, identity, args.keep_identity && !doomed.is_empty()).await?;
     printer.say(&listed(&doomed));
     let question = format!("Remove {} of {} for good, and raise it anew?", counted(&doomed), kept.name());

@@ -7,7 +7,7 @@ use castle_proxmox::steps::Reach;
 use clap::Args;
 
 use crate::commands::confirm::{confirmed, typed};
-use crate::commands::down::{Removal, listed};
+use crate::commands::down::{Removal, left_alone, listed};
 use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::stand::{Stand, Trouble};
@@ -40,13 +40,12 @@ pub(crate) async fn wipe(args: &WipeArgs, doors: &Doors, printer: &mut Printer) 
     let goes = |guest: &&Doomed| match guest.whose {
         Whose::Ours => true,
         Whose::Unmarked => args.force_range,
-        Whose::Others => false,
+        Whose::Others | Whose::Copied(_) | Whose::Unreadable(_) => false,
     };
     let doomed: Vec<Doomed> = within.iter().filter(goes).cloned().collect();
     printer.say(&listed(&doomed));
     for guest in within.iter().filter(|guest| !goes(guest)) {
-        let whose = if guest.whose == Whose::Others { "another castle's" } else { "without a mark" };
-        printer.say(&format!("left alone: VM {} ({}) on {}, {whose}", guest.vmid, guest.name, guest.host));
+        printer.say(&left_alone(guest));
     }
     let name = stand.kept.castle.castle.as_str();
     let reach = if args.force_range { Reach::Unmarked } else { Reach::Marked };

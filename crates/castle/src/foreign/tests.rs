@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use castle_engine::{CastleId, Layer, OperationId, StepId};
-use castle_proxmox::model::Mark;
+use castle_proxmox::model::{Mark, Place, Role};
 use castle_rehearsal::{Loss, Moment};
 
 use crate::output::Exit;
@@ -150,7 +150,9 @@ fn a_machine_of_another_castle_stays_its() {
     scripted(async |life| {
         let green = CastleId { name: "green/embedded".to_owned(), lineage: "5ed1".to_owned(), generation: 1 };
         let step = StepId::new(&Layer::new("platform"), "vm", "blue-worker-2");
-        let mark = Mark::new(&green, "blue-worker-2", &OperationId::of(&green, &step, "clone"), 7);
+        let place = Place { vmid: 1011, cluster: None };
+        let operation = OperationId::of(&green, &step, "clone");
+        let mark = Mark::new(&green, "blue-worker-2", Role::Worker, place, &operation, 7);
         assert!(life.datacenter.change_guest(1011, &[("description", Some(&mark.to_string()))]));
         let said = "VM 1011: belongs to another castle: `blue-worker-2` of green/embedded";
         refused(life, "VM 1010 (blue-worker-1) on pve", &[said]).await;

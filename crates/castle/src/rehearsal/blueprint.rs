@@ -7,7 +7,7 @@ use castle_datacenter::{Blueprint, EMBEDDED_ENVIRONMENT, EMBEDDED_PROJECT, EMBED
 use castle_engine::CastleId;
 use castle_http::Endpoint;
 use castle_layers::Site;
-use castle_proxmox::model::Mark;
+use castle_proxmox::model::{Mark, Place, Role};
 use castle_spec::model::{self, Platform};
 use castle_spec::{Castle, Node};
 
@@ -118,7 +118,15 @@ fn neighbours(site: &Site, nodes: &[Node], blueprint: &Blueprint) -> Vec<Strange
     if behind <= 999_999_999 {
         let mut other = settled(behind, "router");
         let castle = CastleId { name: "red/elsewhere".to_owned(), lineage: LINEAGE.to_owned(), generation: 1 };
-        let mark = Mark { castle, name: "red-cp-1".to_owned(), operation: "0e4ea25a".to_owned(), epoch: 1 };
+        let mark = Mark {
+            castle,
+            name: "red-cp-1".to_owned(),
+            role: Role::ControlPlane,
+            place: Place { vmid: behind, cluster: None },
+            operation: "0e4ea25a".to_owned(),
+            epoch: 1,
+            is_bootstrapped: true,
+        };
         other.config.insert("description".to_owned(), mark.to_string());
         all.push(other);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use castle_proxmox::model::{Config, ErrorClass, Guest, Mark, Owner, Refusal};
+use castle_proxmox::model::{Config, ErrorClass, Guest, Mark, Owner, Place, Refusal};
 use castle_proxmox::steps::Guests;
 use futures_util::future::join_all;
 
@@ -25,6 +25,8 @@ pub(super) async fn vmids(case: Case<'_>, guests: &Guests, is_lacking: &dyn Fn(&
     let within: Vec<&Guest> = guests.range(site.vmids.clone()).map(|(_, guest)| guest).collect();
     let (shown, mut suspects): (Vec<&Guest>, Vec<&Guest>) =
         within.iter().copied().partition(|guest| is_shown(case, &wanted, guest));
+    // Whoever does not tell the cluster's name is asked for the rest all the same.
+    let cluster = client.cluster().await.ok().flatten();
     let look = async |guest: &Guest| client.config(&guest.host, guest.vmid).await;
     // Tags tell the name of a castle, but neither its lineage nor its life: a few of those that look right speak for the others.
     let (images, nodes): (Vec<&Guest>, Vec<&Guest>) = shown.iter().copied().partition(|guest| guest.is_template);
@@ -32,14 +34,14 @@ pub(super) async fn vmids(case: Case<'_>, guests: &Guests, is_lacking: &dyn Fn(&
         [nodes.first(), nodes.last(), images.first()].into_iter().flatten().copied().collect();
     speakers.dedup_by_key(|guest| guest.vmid);
     let spoken = join_all(speakers.iter().map(|guest| look(guest))).await;
-    if speakers.iter().zip(spoken).any(|(guest, config)| judge(case, &wanted, guest, config).is_some()) {
+    if speakers.iter().zip(spoken).any(|(guest, config)| judge(case, &wanted, cluster, guest, config).is_some()) {
         suspects.extend(shown);
         suspects.sort_by_key(|guest| guest.vmid);
     }
     let budget = LOOKS.saturating_sub(speakers.len());
     let (seen, unseen) = suspects.split_at(suspects.len().min(budget));
     let configs = join_all(seen.iter().map(|guest| look(guest))).await;
-    let judged = seen.iter().zip(configs).filter_map(|(guest, config)| judge(case, &wanted, guest, config));
+    let judged = seen.iter().zip(configs).filter_map(|(guest, config)| judge(case, &wanted, cluster, guest, config));
     let mut findings: Vec<Finding> = judged.collect();
     if !unseen.is_empty() {
         let all: Vec<String> = unseen.iter().map(|guest| called(guest)).collect();
@@ -78,6 +80,7 @@ fn called(guest: &Guest) -> String {
 fn judge(
     case: Case<'_>,
     wanted: &BTreeMap<u32, &str>,
+    cluster: Option<&str>,
     guest: &Guest,
     config: Result<Option<Config>, Refusal>,
 ) -> Option<Finding> {
@@ -101,7 +104,8 @@ fn judge(
         Ok(config) => config?,
         Err(refusal) => return Some(Finding::refused("vmids", subject, &refusal).next(OTHER_NUMBERS)),
     };
-    match (Mark::owner(case.identity, config.description()), node) {
+    let here = Place { vmid: guest.vmid, cluster: cluster.map(str::to_owned) };
+    match (Mark::owner(case.identity, &here, config.description()), node) {
         (Owner::Ours(mark), Some(name)) if mark.name == *name => None,
         (Owner::Ours(mark), Some(name)) => {
             let evidence = format!("is `{}` of this castle, and the file wants `{name}` there", mark.name);
@@ -124,6 +128,10 @@ fn judge(
                 format!("belongs to another castle: it is `{name}` of {} (lineage {})", castle.name, castle.lineage);
             Some(in_the_way(evidence).next(OTHER_NUMBERS))
         }
+        (Owner::Copy(mark), _) => {
+            Some(in_the_way(mark.told_as_copy()).next(format!("{OTHER_NUMBERS}, or remove the copy")))
+        }
+        (Owner::Unreadable(format), _) => Some(in_the_way(format.to_string()).next(format.next())),
         (Owner::Stranger, _) => {
             let next = format!("{OTHER_NUMBERS}, or move that guest");
             Some(in_the_way("is not castle's: it has no mark".to_owned()).next(next))

@@ -11,7 +11,7 @@ use castle_http::{Endpoint, Trust};
 use castle_layers::Site;
 use castle_layers::doctor::{Case, Finding, Verdict, examine};
 use castle_proxmox::client::{Access, Client, Token};
-use castle_proxmox::model::Mark;
+use castle_proxmox::model::{Mark, Place, Role};
 use castle_seams::{Clock, Dial};
 use castle_spec::{Castle, Node};
 use castle_testkit::VirtualClock;
@@ -106,8 +106,11 @@ impl Practice {
     /// A guest of this castle as the list shows it.
     pub(crate) fn settle(&self, vmid: u32, name: &str, castle: &CastleId) {
         let operation = OperationId::of(castle, &StepId::new(&Layer::new("platform"), "vm", name), "clone");
+        let place = Place { vmid, cluster: None };
         let mut guest = Stranger::new(vmid, &self.entry, name, "local-lvm", 1);
-        guest.config.insert("description".into(), Mark::new(castle, name, &operation, 1).to_string());
+        guest
+            .config
+            .insert("description".into(), Mark::new(castle, name, Role::Worker, place, &operation, 1).to_string());
         let mut tags: Vec<String> = Mark::tags_of(castle).into_iter().collect();
         tags.push("castle-is-0123456789ab".into());
         guest.config.insert("tags".into(), tags.join(";"));

@@ -149,7 +149,7 @@ fn the_whole_state_can_be_read_from_the_marks() {
         let mut marks = Vec::new();
         for row in client.guests().await.unwrap() {
             let config = client.config(&row.host, row.vmid).await.unwrap().unwrap();
-            marks.extend(castle_proxmox::model::Mark::read(config.description()).map(|mark| (row.vmid, mark)));
+            marks.extend(castle_proxmox::model::Mark::read(config.description()).unwrap().map(|mark| (row.vmid, mark)));
         }
         let named: Vec<(u32, &str)> = marks.iter().map(|(vmid, mark)| (*vmid, mark.name.as_str())).collect();
         assert_eq!(named[..3], [(421, "blue-cp-1"), (428, "blue-worker-1"), (429, "blue-worker-2")]);

@@ -13,7 +13,7 @@ use castle_http::{Endpoint, Trust};
 use castle_layers::platform::{self, Design, Doomed, Whose};
 use castle_layers::{Site, Survey, place, survey};
 use castle_proxmox::client::{Access, Client, Token};
-use castle_proxmox::model::{Guest, Host, Mark, Owner, Storage};
+use castle_proxmox::model::{Guest, Host, Mark, Owner, Place, Storage};
 use castle_proxmox::steps::{Ground, Reach};
 use castle_seams::{Clock, Disk};
 use castle_spec::{Castle, Node};
@@ -224,7 +224,10 @@ impl Room {
     pub(crate) fn razing(&self) -> Graph {
         let ours = self.datacenter.look().guests.into_values().filter_map(|guest| {
             let description = guest.config.get("description").cloned().unwrap_or_default();
-            let Owner::Ours(mark) = Mark::owner(&self.id, &description) else { return None };
+            let Owner::Ours(mark) = Mark::owner(&self.id, &Place { vmid: guest.vmid, cluster: None }, &description)
+            else {
+                return None;
+            };
             let is_template = guest.config.get("template").is_some_and(|template| template == "1");
             Some(Doomed { vmid: guest.vmid, name: mark.name, host: guest.host, is_template, whose: Whose::Ours })
         });

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{Client, part};
-use crate::model::{Config, ErrorClass, Form, Guest, Host, Refusal, Release, Storage, Task, Volume, each};
+use crate::model::{Config, ErrorClass, Form, Guest, Host, Place, Refusal, Release, Storage, Task, Volume, each};
 
 /// The privileges on a path; presence tells that they are granted.
 pub type Privileges = BTreeMap<String, BTreeMap<String, bool>>;
@@ -58,6 +58,32 @@ impl Client {
         let rows = self.get("the state of the cluster", "/cluster/status", &Form::new()).await?;
         let cluster = rows.as_array().and_then(|rows| rows.iter().find(|row| row["type"] == "cluster"));
         Ok(cluster.map(|row| row["quorate"] == 1 || row["quorate"] == "1" || row["quorate"] == true))
+    }
+
+    /// The name of the cluster; nothing for a single host, or if the token may not know. Asked once.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`].
+    pub async fn cluster(&self) -> Result<Option<&str>, Refusal> {
+        let ask = async || match self.get("the name of the cluster", "/cluster/status", &Form::new()).await {
+            Ok(rows) => {
+                let cluster = rows.as_array().and_then(|rows| rows.iter().find(|row| row["type"] == "cluster"));
+                Ok(cluster.and_then(|row| row["name"].as_str()).map(str::to_owned))
+            }
+            Err(refusal) if refusal.class == ErrorClass::Forbidden => Ok(None),
+            Err(refusal) => Err(refusal),
+        };
+        Ok(self.cluster.get_or_try_init(ask).await?.as_deref())
+    }
+
+    /// Where a guest of this number is.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if the cluster does not tell its name.
+    pub async fn place(&self, vmid: u32) -> Result<Place, Refusal> {
+        Ok(Place { vmid, cluster: self.cluster().await?.map(str::to_owned) })
     }
 
     /// What the token may do, by path.

@@ -1,7 +1,8 @@
 //! The mark: what castle writes on every guest it makes, and by which it knows its own.
 //!
 //! The description carries it from the moment of cloning; tags follow, so that one list of the cluster shows whose is what. A guest
-//! without the whole mark is a stranger, whatever its name or number.
+//! without the whole mark is a stranger, whatever its name or number. Proxmox copies descriptions along with guests, so a mark says where
+//! it belongs: found elsewhere, it is on a copy, and a copy is a stranger's.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,6 +12,8 @@ use castle_engine::{CastleId, OperationId};
 /// The tag of everything that castle makes.
 const TAG: &str = "castle";
 const HEAD: &str = "Made by castle; changes by hand will be found and undone.";
+/// The format of marks. What is written here is found again by castles to come: whatever changes gets a new number.
+const FORMAT: u32 = 1;
 
 /// Whose a guest is, and what made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +22,59 @@ pub struct Mark {
     pub castle: CastleId,
     /// Which of its nodes, or which of its images.
     pub name: String,
+    /// What it is to the castle.
+    pub role: Role,
+    /// Where it belongs.
+    pub place: Place,
     /// The effect that made it.
     pub operation: String,
     /// The writer that made it: one that meets a higher epoch than its own has lost its lease.
     pub epoch: u64,
+    /// Whether the etcd of its life has begun, as far as this guest was told. Told to control planes alone.
+    pub is_bootstrapped: bool,
+}
+
+/// What a guest is to its castle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// A node that carries etcd and the API.
+    ControlPlane,
+    /// Any other node.
+    Worker,
+    /// What nodes are cloned from.
+    Image,
+}
+
+impl Role {
+    const ALL: [Self; 3] = [Self::ControlPlane, Self::Worker, Self::Image];
+
+    /// The role as it is written in a mark.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "control-plane",
+            Self::Worker => "worker",
+            Self::Image => "image",
+        }
+    }
+}
+
+/// Where a guest is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its number.
+    pub vmid: u32,
+    /// The name of the Proxmox cluster; nothing on a single host, or where the token may not see it.
+    pub cluster: Option<String>,
+}
+
+impl Place {
+    /// Whether a guest that is here can be the one that was marked there. Where one of the two clusters is not known, only the number
+    /// tells: a single host may join a cluster.
+    fn may_be(&self, marked: &Self) -> bool {
+        let same_cluster = self.cluster.as_ref().zip(marked.cluster.as_ref()).is_none_or(|(is, was)| is == was);
+        self.vmid == marked.vmid && same_cluster
+    }
 }
 
 /// Whose a guest is, seen from one castle.
@@ -34,50 +86,124 @@ pub enum Owner {
     Earlier(Mark),
     /// Another castle.
     Other(Mark),
+    /// Whoever copied a guest of a castle, and the mark with it.
+    Copy(Mark),
+    /// A castle of a version that writes marks in another format.
+    Unreadable(Format),
     /// Nobody that castle knows.
     Stranger,
+}
+
+/// A format of marks that this castle does not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// What castle wrote before marks had a format.
+    Unversioned,
+    /// A later one.
+    Later(u32),
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unversioned => f.write_str("was made by a castle older than 0.2, whose marks this one does not read"),
+            Self::Later(format) => {
+                write!(f, "was made by a newer castle (its mark has format {format}, this castle reads {FORMAT})")
+            }
+        }
+    }
+}
+
+impl Format {
+    /// What to do about a guest with such a mark.
+    #[must_use]
+    pub fn next(self) -> &'static str {
+        match self {
+            Self::Unversioned => "take it down with the castle that raised it, then run this again",
+            Self::Later(_) => "use the castle that raised it, or a newer one",
+        }
+    }
+}
+
+/// The lines `key: value` of a description.
+struct Lines<'d>(&'d str);
+
+impl<'d> Lines<'d> {
+    fn get(&self, key: &str) -> Option<&'d str> {
+        let mut found = self.0.lines().filter_map(|line| line.trim().strip_prefix(key)?.strip_prefix(": "));
+        let value = found.next()?.trim();
+        // Said twice, it is not clear what is said.
+        (!value.is_empty() && found.next().is_none()).then_some(value)
+    }
+
+    fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
+        self.get(key)?.parse().ok()
+    }
 }
 
 impl Mark {
     /// The mark of something that `operation` makes.
     #[must_use]
-    pub fn new(castle: &CastleId, name: &str, operation: &OperationId, epoch: u64) -> Self {
-        Self { castle: castle.clone(), name: name.to_owned(), operation: operation.to_string(), epoch }
+    pub fn new(castle: &CastleId, name: &str, role: Role, place: Place, operation: &OperationId, epoch: u64) -> Self {
+        Self {
+            castle: castle.clone(),
+            name: name.to_owned(),
+            role,
+            place,
+            operation: operation.to_string(),
+            epoch,
+            is_bootstrapped: false,
+        }
     }
 
     /// Reads the mark from a description. Lines that people added do not matter; a mark that is not whole is none.
-    #[must_use]
-    pub fn read(description: &str) -> Option<Self> {
-        let field = |name: &str| {
-            let mut lines = description.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix(": "));
-            let value = lines.next()?.trim();
-            // Said twice, it is not clear what is said.
-            (!value.is_empty() && lines.next().is_none()).then(|| value.to_owned())
-        };
-        description.lines().any(|line| line.trim() == HEAD).then_some(())?;
+    ///
+    /// # Errors
+    ///
+    /// [`Format`] if it is a mark that this castle does not read.
+    pub fn read(description: &str) -> Result<Option<Self>, Format> {
+        let lines = Lines(description);
+        if !description.lines().any(|line| line.trim() == HEAD) {
+            return Ok(None);
+        }
+        match lines.number("mark") {
+            Some(FORMAT) => Ok(Self::of_lines(&lines)),
+            Some(format) if format > FORMAT => Err(Format::Later(format)),
+            None if lines.get("mark").is_none() && lines.get("lineage").is_some() => Err(Format::Unversioned),
+            _ => Ok(None),
+        }
+    }
+
+    fn of_lines(lines: &Lines<'_>) -> Option<Self> {
         let castle = CastleId {
-            name: field("castle")?,
-            lineage: field("lineage")?,
-            generation: field("generation")?.parse().ok()?,
+            name: lines.get("castle")?.to_owned(),
+            lineage: lines.get("lineage")?.to_owned(),
+            generation: lines.number("generation")?,
         };
+        let role = lines.get("role")?;
         Some(Self {
             castle,
-            name: field("name")?,
-            operation: field("operation")?,
-            epoch: field("epoch")?.parse().ok()?,
+            name: lines.get("name")?.to_owned(),
+            role: Role::ALL.into_iter().find(|known| known.word() == role)?,
+            place: Place { vmid: lines.number("vmid")?, cluster: lines.get("cluster").map(str::to_owned) },
+            operation: lines.get("operation")?.to_owned(),
+            epoch: lines.number("epoch")?,
+            is_bootstrapped: lines.get("bootstrapped") == Some("yes"),
         })
     }
 
-    /// Whose a guest with this description is, seen from `castle`.
+    /// Whose a guest with this description is that is here, seen from `castle`.
     #[must_use]
-    pub fn owner(castle: &CastleId, description: &str) -> Owner {
+    pub fn owner(castle: &CastleId, here: &Place, description: &str) -> Owner {
         match Self::read(description) {
-            None => Owner::Stranger,
-            Some(mark) if mark.castle == *castle => Owner::Ours(mark),
-            Some(mark) if mark.castle.name == castle.name && mark.castle.lineage == castle.lineage => {
+            Err(format) => Owner::Unreadable(format),
+            Ok(None) => Owner::Stranger,
+            Ok(Some(mark)) if !here.may_be(&mark.place) => Owner::Copy(mark),
+            Ok(Some(mark)) if mark.castle == *castle => Owner::Ours(mark),
+            Ok(Some(mark)) if mark.castle.name == castle.name && mark.castle.lineage == castle.lineage => {
                 Owner::Earlier(mark)
             }
-            Some(mark) => Owner::Other(mark),
+            Ok(Some(mark)) => Owner::Other(mark),
         }
     }
 
@@ -88,86 +214,31 @@ impl Mark {
         let castle: String = castle.name.to_ascii_lowercase().chars().map(fits).collect();
         [TAG.to_owned(), format!("{TAG}-{castle}")].into()
     }
+
+    /// What a copy says of itself, for people.
+    #[must_use]
+    pub fn told_as_copy(&self) -> String {
+        let cluster = self.place.cluster.as_ref().map_or(String::new(), |cluster| format!(" of the cluster {cluster}"));
+        format!(
+            "is a copy of VM {}{cluster} (`{}` of {}), made by somebody else: castle leaves it alone",
+            self.place.vmid, self.name, self.castle.name
+        )
+    }
 }
 
 impl fmt::Display for Mark {
     /// The description.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { castle, name, operation, epoch } = self;
-        write!(
-            f,
-            "{HEAD}\n\ncastle: {}\nlineage: {}\ngeneration: {}\nname: {name}\noperation: {operation}\nepoch: {epoch}",
-            castle.name, castle.lineage, castle.generation
-        )
+        let Self { castle, name, role, place, operation, epoch, is_bootstrapped } = self;
+        writeln!(f, "{HEAD}\n\nmark: {FORMAT}\ncastle: {}\nlineage: {}", castle.name, castle.lineage)?;
+        writeln!(f, "generation: {}\nname: {name}\nrole: {}\nvmid: {}", castle.generation, role.word(), place.vmid)?;
+        if let Some(cluster) = &place.cluster {
+            writeln!(f, "cluster: {cluster}")?;
+        }
+        write!(f, "operation: {operation}\nepoch: {epoch}")?;
+        if *is_bootstrapped { f.write_str("\nbootstrapped: yes") } else { Ok(()) }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use castle_engine::{Layer, StepId};
-
-    use super::*;
-
-    fn castle() -> CastleId {
-        CastleId { name: "blue/proxmox".into(), lineage: "0123456789abcdef".into(), generation: 2 }
-    }
-
-    fn mark() -> Mark {
-        let step = StepId::new(&Layer::new("platform"), "vm", "blue-cp-1");
-        Mark::new(&castle(), "blue-cp-1", &OperationId::of(&castle(), &step, "clone"), 3)
-    }
-
-    #[test]
-    fn a_mark_is_read_again_whatever_proxmox_and_people_add() {
-        let text = mark().to_string();
-        for description in [
-            text.clone(),
-            format!("{text}\n"),
-            text.replace('\n', "\r\n"),
-            format!("my notes: none\n{text}\n\nask me first\n"),
-        ] {
-            assert_eq!(Mark::read(&description), Some(mark()), "{description}");
-        }
-        insta::assert_snapshot!(text, @r"
-        Made by castle; changes by hand will be found and undone.
-
-        castle: blue/proxmox
-        lineage: 0123456789abcdef
-        generation: 2
-        name: blue-cp-1
-        operation: f4e098bda7fa873f067c
-        epoch: 3
-        ");
-    }
-
-    #[test]
-    fn what_is_not_wholly_marked_is_a_strangers() {
-        let text = mark().to_string();
-        for line in text.lines().filter(|line| !line.is_empty()) {
-            let without: Vec<&str> = text.lines().filter(|other| *other != line).collect();
-            assert_eq!(Mark::owner(&castle(), &without.join("\n")), Owner::Stranger, "without {line}");
-        }
-        for text in ["", "castle: blue/proxmox", "blue-cp-1", &format!("{text}\ncastle: green/proxmox")] {
-            assert_eq!(Mark::owner(&castle(), text), Owner::Stranger, "{text}");
-        }
-    }
-
-    #[test]
-    fn lives_and_castles_are_told_apart() {
-        let seen_from = |castle: CastleId| Mark::owner(&castle, &mark().to_string());
-        assert_eq!(seen_from(castle()), Owner::Ours(mark()));
-        assert_eq!(seen_from(CastleId { generation: 3, ..castle() }), Owner::Earlier(mark()));
-        assert_eq!(
-            seen_from(CastleId { lineage: "other".into(), ..castle() }),
-            Owner::Other(mark()),
-            "of the same name"
-        );
-        assert_eq!(seen_from(CastleId { name: "green/proxmox".into(), ..castle() }), Owner::Other(mark()));
-    }
-
-    #[test]
-    fn tags_are_as_proxmox_keeps_them() {
-        let tags: Vec<String> = Mark::tags_of(&castle()).into_iter().collect();
-        assert_eq!(tags.join(";"), "castle;castle-blue-proxmox");
-    }
-}
+mod tests;

@@ -62,7 +62,7 @@ pub async fn candidate(ground: &Ground, wanted: &Wanted) -> Result<Candidate, Fa
     }
     let away = || Fault::new(Class::RefusedBeforeEffect, subject.clone(), format!("is no longer on {}", row.host));
     let config = ground.client.config(&row.host, *vmid).await?.ok_or_else(away)?;
-    let is_marked = is_ours(ground, wanted, &config)?;
+    let is_marked = is_ours(ground, wanted, &config).await?;
     if config.is_template() {
         return guard(format!("is a template on {}, and no node", row.host), "give the node the VMID that it has");
     }
@@ -98,16 +98,16 @@ fn told(row: &Guest) -> String {
 }
 
 /// Whether it is marked as this node already. One that cannot be this node is refused.
-fn is_ours(ground: &Ground, wanted: &Wanted, config: &Config) -> Result<bool, Fault> {
+async fn is_ours(ground: &Ground, wanted: &Wanted, config: &Config) -> Result<bool, Fault> {
     let called = config.get("name").unwrap_or("without a name");
-    match Mark::owner(&ground.castle, config.description()) {
+    match ground.owner(wanted.vmid, config).await? {
         Owner::Stranger if called == wanted.name => Ok(false),
         Owner::Stranger => {
             let evidence = format!("is called `{called}`, and the file wants `{}` there", wanted.name);
             let next = "give the node the name that it has in castle.yaml, or the VMID of the guest that is meant";
             Err(Fault::guard(format!("VM {}", wanted.vmid), evidence).next(next))
         }
-        _ => ground.guard(wanted.vmid, &wanted.name, config).map(|_| true),
+        _ => ground.guard(wanted.vmid, &wanted.name, config).await.map(|_| true),
     }
 }
 
@@ -153,7 +153,7 @@ impl MarkGuest {
         let now = client.clock().monotonic();
         let host = self.ground.guests(now).await?.get(&vmid).map(|row| row.host.clone()).ok_or_else(gone)?;
         let config = client.config(&host, vmid).await?.ok_or_else(gone)?;
-        let is_marked = is_ours(&self.ground, &self.wanted, &config)?;
+        let is_marked = is_ours(&self.ground, &self.wanted, &config).await?;
         let live = if is_marked { None } else { client.live_config(&host, vmid).await? };
         let is_as_wanted =
             [Some(&config), live.as_ref()].into_iter().flatten().all(|it| self.wanted.deviations(it).is_empty());
@@ -175,10 +175,10 @@ impl MarkGuest {
         let text = if there.is_empty() { mark.to_string() } else { format!("{there}\n\n{mark}") };
         let evidence = if text.len() > MAX_DESCRIPTION {
             "has so long a description that castle's mark does not fit below it"
-        } else if Mark::read(&text).as_ref() == Some(mark) {
+        } else if Mark::read(&text).ok().flatten().as_ref() == Some(mark) {
             return Ok(text);
         } else {
-            "has lines in its description that read like castle's mark: `castle:`, `lineage:`, `generation:`, `name:`, `operation:`, `epoch:`"
+            "has lines in its description that read like castle's mark: `mark:`, `castle:`, `lineage:`, `generation:`, `name:`, `role:`, `vmid:`, `cluster:`, `operation:`, `epoch:`, `bootstrapped:`"
         };
         Err(Fault::guard(self.subject(), evidence).next("change its description, and run the same command again"))
     }
@@ -214,8 +214,9 @@ impl Step for MarkGuest {
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Wanted { vmid, name, .. } = &self.wanted;
-            let mark = Mark::new(&self.ground.castle, name, &operation.id, operation.epoch);
+            let Wanted { vmid, name, role, .. } = &self.wanted;
+            let place = self.ground.client.place(*vmid).await?;
+            let mark = Mark::new(&self.ground.castle, name, *role, place, &operation.id, operation.epoch);
             // If anyone has changed it since, Proxmox refuses by the digest.
             let form = Form::new()
                 .with("tags", self.tags(seen))

@@ -9,7 +9,7 @@ use castle_seams::BoxFuture;
 use super::ground::{Ground, Looks};
 use super::image::{Image, volume_path};
 use crate::client::{Bound, part};
-use crate::model::{Config, ErrorClass, Form, Mark, Owner};
+use crate::model::{Config, ErrorClass, Form, Owner};
 
 /// How far the removal of guests reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,17 +56,19 @@ impl RemoveGuest {
     }
 
     /// Holds that it is the guest that was meant, and that it may go.
-    pub(super) fn guard(&self, config: &Config) -> Result<(), Fault> {
+    pub(super) async fn guard(&self, config: &Config) -> Result<(), Fault> {
         let guard =
             |evidence: String| Err(Fault::guard(self.subject(), evidence).next("castle status shows what is castle's"));
         if !self.ground.vmids.contains(&self.vmid) {
             return guard("outside of the castle's VMIDs".to_owned());
         }
         let called = config.get("name").unwrap_or_default();
-        match Mark::owner(&self.ground.castle, config.description()) {
+        match self.ground.owner(self.vmid, config).await? {
             Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == self.name => Ok(()),
             Owner::Ours(mark) | Owner::Earlier(mark) => guard(format!("is `{}` by now", mark.name)),
             Owner::Other(mark) => guard(format!("belongs to {} (lineage {})", mark.castle.name, mark.castle.lineage)),
+            Owner::Copy(mark) => guard(mark.told_as_copy()),
+            Owner::Unreadable(format) => Err(Fault::guard(self.subject(), format.to_string()).next(format.next())),
             Owner::Stranger if self.reach == Reach::Unmarked && called == self.name => Ok(()),
             Owner::Stranger => guard(format!("is not castle's: it is called `{called}` and has no mark")),
         }
@@ -87,7 +89,7 @@ impl Step for RemoveGuest {
                 self.ground.wait_for_placeholder(row).await?;
             }
             let Some(config) = client.config(&row.host, self.vmid).await? else { return Ok(Remains::Nothing) };
-            self.guard(&config)?;
+            self.guard(&config).await?;
             let Some(is_running) = client.is_running(&row.host, self.vmid).await? else { return Ok(Remains::Nothing) };
             Ok(Remains::Guest { host: row.host.clone(), is_running })
         })
@@ -116,7 +118,7 @@ impl Step for RemoveGuest {
             let (client, subject) = (&self.ground.client, self.subject());
             // Between looking and doing someone may have put something else there.
             let Some(config) = client.config(host, self.vmid).await? else { return Ok(()) };
-            self.guard(&config)?;
+            self.guard(&config).await?;
             let path = format!("/nodes/{}/qemu/{}", part(host), self.vmid);
             if change.verb == "stop" {
                 let form = Form::new().with_flag("overrule-shutdown", true);

@@ -63,15 +63,24 @@ impl Ground {
         self.restarting.lock().await
     }
 
+    /// Whose a guest is.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if Proxmox does not say where it is.
+    pub async fn owner(&self, vmid: u32, config: &Config) -> Result<Owner, Refusal> {
+        Ok(Mark::owner(&self.castle, &self.client.place(vmid).await?, config.description()))
+    }
+
     /// Holds that a guest is `name` of this castle, in this life, and in its range: everything else is left alone.
-    pub(crate) fn guard(&self, vmid: u32, name: &str, config: &Config) -> Result<Mark, Fault> {
+    pub(crate) async fn guard(&self, vmid: u32, name: &str, config: &Config) -> Result<Mark, Fault> {
         let subject = format!("VM {vmid}");
         if !self.vmids.contains(&vmid) {
             let (first, last) = (self.vmids.start(), self.vmids.end());
             return Err(Fault::guard(subject, format!("outside of the castle's VMIDs {first}-{last}")));
         }
         let called = config.get("name").unwrap_or("without a name");
-        match Mark::owner(&self.castle, config.description()) {
+        match self.owner(vmid, config).await? {
             Owner::Ours(mark) if mark.name == name => Ok(mark),
             Owner::Ours(mark) => {
                 let evidence = format!("is `{}` of this castle, and the file wants `{name}` there", mark.name);
@@ -89,6 +98,9 @@ impl Ground {
                 );
                 Err(Fault::guard(subject, evidence).next("give this castle other vmids in castle.yaml"))
             }
+            Owner::Copy(mark) => Err(Fault::guard(subject, mark.told_as_copy())
+                .next("move or remove the copy, or give this castle other vmids")),
+            Owner::Unreadable(format) => Err(Fault::guard(subject, format.to_string()).next(format.next())),
             Owner::Stranger => {
                 let evidence = format!("is not castle's: it is called `{called}` and has no mark");
                 let next = if called == name {

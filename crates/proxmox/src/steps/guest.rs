@@ -81,15 +81,16 @@ impl MakeGuest {
         let host = row.host.clone();
         let moved = || Fault::new(Class::RefusedBeforeEffect, self.subject(), format!("is no longer on {host}"));
         let config = client.config(&host, vmid).await?.ok_or_else(moved)?;
-        let mark = self.ground.guard(vmid, &self.wanted.name, &config)?;
+        let mark = self.ground.guard(vmid, &self.wanted.name, &config).await?;
         let running = client.is_running(&host, vmid).await?.ok_or_else(moved)?;
         let live = if running { client.live_config(&host, vmid).await? } else { None };
         Ok(Sight::There(Box::new(There { host, config, live, pool: row.pool.clone(), mark })))
     }
 
     async fn clone_from(&self, template: &Template, operation: &Operation) -> Result<(), Fault> {
-        let Wanted { vmid, name, host, pool, hardware, .. } = &self.wanted;
-        let mark = Mark::new(&self.ground.castle, name, &operation.id, operation.epoch);
+        let Wanted { vmid, name, role, host, pool, hardware, .. } = &self.wanted;
+        let place = self.ground.client.place(*vmid).await?;
+        let mark = Mark::new(&self.ground.castle, name, *role, place, &operation.id, operation.epoch);
         let mut form = Form::new()
             .with("newid", vmid)
             .with("name", name)

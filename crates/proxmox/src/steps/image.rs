@@ -10,7 +10,7 @@ use castle_seams::BoxFuture;
 use super::ground::{Ground, Looks};
 use super::wanted::{Hardware, SYSTEM_DISK, Wanted, digest_tag};
 use crate::client::{Bound, part};
-use crate::model::{ErrorClass, Form, Mark, Owner, Refusal};
+use crate::model::{ErrorClass, Form, Mark, Owner, Refusal, Role};
 
 /// An image as it is wanted on one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl MakeImage {
                 config => config?,
             };
             let Some(config) = config else { continue };
-            match Mark::owner(castle, config.description()) {
+            match self.ground.owner(vmid, &config).await? {
                 Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == image.name && row.host == image.host => {
                     let tags = config.get("tags").unwrap_or_default();
                     let is_labelled = image.tags(castle).iter().all(|tag| tags.split(';').any(|its| its == tag));
@@ -161,7 +161,7 @@ impl MakeImage {
                     ));
                 }
                 Owner::Ours(mark) | Owner::Earlier(mark) => found.others.push((vmid, mark.name)),
-                Owner::Other(_) | Owner::Stranger => {
+                Owner::Other(_) | Owner::Copy(_) | Owner::Unreadable(_) | Owner::Stranger => {
                     strangers.push(format!("VM {vmid} ({})", config.get("name").unwrap_or("without a name")));
                 }
             }
@@ -201,7 +201,8 @@ impl MakeImage {
 
     async fn create(&self, vmid: u32, operation: &Operation) -> Result<(), Refusal> {
         let (castle, Image { name, host, pool, hardware, .. }) = (&self.ground.castle, &self.image);
-        let mark = Mark::new(castle, name, &operation.id, operation.epoch);
+        let place = self.ground.client.place(vmid).await?;
+        let mark = Mark::new(castle, name, Role::Image, place, &operation.id, operation.epoch);
         let thread = if hardware.iothread { ",iothread=1" } else { "" };
         let disk = format!("{}:0,import-from={}{thread}", hardware.storage, self.image.volume(castle));
         let form = Wanted::template_form(hardware)
@@ -324,7 +325,7 @@ async fn discard(ground: &Ground, vmid: u32, name: &str) -> Result<(), Fault> {
     let Some(row) = guests.get(&vmid) else { return Ok(()) };
     let gone = || Fault::new(Class::RefusedBeforeEffect, subject.clone(), "is not where it was");
     let config = ground.client.config(&row.host, vmid).await?.ok_or_else(gone)?;
-    match Mark::owner(&ground.castle, config.description()) {
+    match ground.owner(vmid, &config).await? {
         Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == name && ground.vmids.contains(&vmid) => {
             let path = format!("/nodes/{}/qemu/{vmid}", part(&row.host));
             ground
@@ -373,7 +374,7 @@ impl Step for DropOldImages {
                 .filter(|row| row.name.as_ref() != Some(&self.name))
             {
                 let Some(config) = client.config(&row.host, row.vmid).await? else { continue };
-                match Mark::owner(&self.ground.castle, config.description()) {
+                match self.ground.owner(row.vmid, &config).await? {
                     Owner::Ours(mark) | Owner::Earlier(mark) if mark.name != self.name && config.is_template() => {
                         old.push((row.vmid, mark.name));
                     }

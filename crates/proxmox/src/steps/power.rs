@@ -78,7 +78,7 @@ impl Step for RunGuest {
             let (client, subject) = (&self.ground.client, self.subject(*vmid));
             let gone = || Fault::new(Class::RefusedBeforeEffect, subject.clone(), "is not where it was");
             let config = client.config(host, *vmid).await?.ok_or_else(gone)?;
-            let mark = self.ground.guard(*vmid, &self.name, &config)?;
+            let mark = self.ground.guard(*vmid, &self.name, &config).await?;
             Ground::fence(*vmid, &mark, operation.epoch)?;
             let path = format!("/nodes/{}/qemu/{vmid}/status/start", part(host));
             client.run(&subject, Method::POST, &path, &Form::new(), Bound::SHORT).await?;

@@ -66,7 +66,7 @@ impl Step for ShutGuest {
             let Remains::Guest { host, .. } = remains else { return Ok(()) };
             let (client, vmid) = (&self.guest.ground.client, self.guest.vmid);
             let Some(config) = client.config(host, vmid).await? else { return Ok(()) };
-            self.guest.guard(&config)?;
+            self.guest.guard(&config).await?;
             let path = format!("/nodes/{}/qemu/{vmid}/status/shutdown", part(host));
             let form = Form::new().with("timeout", self.within.as_secs());
             let went = client.run(&self.guest.subject(), Method::POST, &path, &form, Bound::SHORT).await;

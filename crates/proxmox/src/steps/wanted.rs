@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use castle_engine::{CastleId, Impact};
 use sha2::{Digest, Sha256};
 
-use crate::model::{Config, Form, Guest, Mark, Properties};
+use crate::model::{Config, Form, Guest, Mark, Properties, Role};
 
 /// The disk of the system, and that of the volumes.
 pub(crate) const SYSTEM_DISK: &str = "scsi0";
@@ -48,6 +48,8 @@ pub struct Wanted {
     pub vmid: u32,
     /// Its name, which is its host name.
     pub name: String,
+    /// What it is to the castle.
+    pub role: Role,
     /// The host it is made on. One that has moved since is left where it is.
     pub host: String,
     /// Its resource pool.

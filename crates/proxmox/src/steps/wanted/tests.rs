@@ -6,6 +6,7 @@ fn castle() -> CastleId {
 
 fn wanted() -> Wanted {
     Wanted {
+        role: crate::model::Role::Worker,
         vmid: 424,
         name: "blue-worker-1".into(),
         host: "pve".into(),
