@@ -9,7 +9,7 @@ use castle_seams::BoxFuture;
 use super::ground::Ground;
 use super::wanted::{DIGEST_TAG, Deviation, Wanted};
 use crate::client::{Bound, part};
-use crate::model::{Config, Form, Guest, Mark, Owner, Properties};
+use crate::model::{Config, Etcd, Form, Guest, Mark, Owner, Properties};
 
 /// The longest description that Proxmox takes.
 const MAX_DESCRIPTION: usize = 8192;
@@ -178,7 +178,7 @@ impl MarkGuest {
         } else if Mark::read(&text).ok().flatten().as_ref() == Some(mark) {
             return Ok(text);
         } else {
-            "has lines in its description that read like castle's mark: `mark:`, `castle:`, `lineage:`, `generation:`, `name:`, `role:`, `vmid:`, `cluster:`, `operation:`, `epoch:`, `bootstrapped:`"
+            "has lines in its description that read like castle's mark: `mark:`, `castle:`, `lineage:`, `generation:`, `name:`, `role:`, `vmid:`, `cluster:`, `operation:`, `epoch:`, `etcd:`"
         };
         Err(Fault::guard(self.subject(), evidence).next("change its description, and run the same command again"))
     }
@@ -216,7 +216,10 @@ impl Step for MarkGuest {
         Box::pin(async move {
             let Wanted { vmid, name, role, .. } = &self.wanted;
             let place = self.ground.client.place(*vmid).await?;
-            let mark = Mark::new(&self.ground.castle, name, *role, place, &operation.id, operation.epoch);
+            let mark = Mark {
+                etcd: self.wanted.etcd_begins_on.as_deref().map(Etcd::to_begin_on),
+                ..Mark::new(&self.ground.castle, name, *role, place, &operation.id, operation.epoch)
+            };
             // If anyone has changed it since, Proxmox refuses by the digest.
             let form = Form::new()
                 .with("tags", self.tags(seen))

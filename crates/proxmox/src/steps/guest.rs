@@ -10,7 +10,7 @@ use super::ground::{Ground, Looks};
 use super::image::Template;
 use super::wanted::{Deviation, Remedy, Wanted, human};
 use crate::client::{Bound, part};
-use crate::model::{Config, Form, Mark};
+use crate::model::{Config, Etcd, Form, Mark};
 
 /// Makes a guest as it is wanted, and keeps it so. Does not start it.
 pub struct MakeGuest {
@@ -90,7 +90,10 @@ impl MakeGuest {
     async fn clone_from(&self, template: &Template, operation: &Operation) -> Result<(), Fault> {
         let Wanted { vmid, name, role, host, pool, hardware, .. } = &self.wanted;
         let place = self.ground.client.place(*vmid).await?;
-        let mark = Mark::new(&self.ground.castle, name, *role, place, &operation.id, operation.epoch);
+        let mark = Mark {
+            etcd: self.wanted.etcd_begins_on.as_deref().map(Etcd::to_begin_on),
+            ..Mark::new(&self.ground.castle, name, *role, place, &operation.id, operation.epoch)
+        };
         let mut form = Form::new()
             .with("newid", vmid)
             .with("name", name)

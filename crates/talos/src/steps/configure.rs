@@ -66,8 +66,13 @@ pub enum Sight {
     Silent(String),
     /// It waits for a configuration.
     Waiting,
-    /// It has one, which differs from what is wanted in this.
-    Running(Vec<Difference>),
+    /// It has one.
+    Running {
+        /// What differs from what is wanted.
+        differences: Vec<Difference>,
+        /// Whether it would have to start again to take that up, as it says itself.
+        restarts: bool,
+    },
 }
 
 impl Configure {
@@ -122,7 +127,10 @@ impl Configure {
                 let live = contact.running().configuration().await?.ok_or_else(|| {
                     Fault::new(Class::RefusedBeforeEffect, &self.whom.name, "runs, and tells of no configuration yet")
                 })?;
-                Ok(Sight::Running(self.wanted(keys)?.differences(&live)))
+                let wanted = self.wanted(keys)?;
+                let differences = wanted.differences(&live);
+                let restarts = !differences.is_empty() && contact.running().would_restart(&wanted.text()).await?;
+                Ok(Sight::Running { differences, restarts })
             }
         }
     }
@@ -139,9 +147,9 @@ impl Step for Configure {
 
     fn decide(&self, _: &Self::Needs, sight: &Sight) -> Decision {
         match sight {
-            Sight::Running(differences) if differences.is_empty() => Decision::Nothing,
-            Sight::Running(differences) => {
-                let change = Change::new("apply", Impact::InPlace);
+            Sight::Running { differences, .. } if differences.is_empty() => Decision::Nothing,
+            Sight::Running { differences, restarts } => {
+                let change = Change::new("apply", if *restarts { Impact::Reboot } else { Impact::InPlace });
                 Decision::Change(differences.iter().fold(change, |change, difference| {
                     change.differing(
                         &difference.path,
@@ -170,7 +178,7 @@ impl Step for Configure {
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             let contact = self.contact(keys)?;
-            let node = if matches!(sight, Sight::Running(_)) { contact.running() } else { contact.maintenance() };
+            let node = if matches!(sight, Sight::Running { .. }) { contact.running() } else { contact.maintenance() };
             node.apply_configuration(&self.wanted(keys)?.text(), ApplyMode::Auto).await?;
             Ok(())
         })
@@ -178,7 +186,7 @@ impl Step for Configure {
 
     fn expect(&self, _: &Self::Needs, sight: &Sight, _: &Change) -> Option<Configured> {
         let how = match sight {
-            Sight::Running(_) => How::Seen,
+            Sight::Running { .. } => How::Seen,
             Sight::Waiting | Sight::Nobody => How::Expected,
             Sight::Silent(_) => How::Silent,
         };
