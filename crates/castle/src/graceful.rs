@@ -8,6 +8,7 @@ use castle_engine::{Fault, Graph, GraphError, Lease, Outcome, Report};
 use castle_layers::graceful::{self, Way};
 use castle_layers::platform::Doomed;
 use castle_spec::Role;
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::commands::owners::api_access;
@@ -20,6 +21,9 @@ const CLUSTER: (u32, u32) = (3, 4);
 const WAITING: (u32, u32) = (9, 10);
 /// The most that a machine is given to go down.
 const MOST: Duration = Duration::from_secs(60);
+
+/// How many machines are asked about at once.
+const AT_ONCE: usize = 16;
 
 const LATE: &str = "was not done in time";
 const MORE: &str = "another time: --graceful --within 15m";
@@ -105,9 +109,12 @@ impl Rest<'_> {
 
     /// The machines that run. Where nobody knows, there are none: they are switched off as they are.
     async fn running(&self) -> Vec<&Doomed> {
-        let rows = self.stand.client.guests().await.unwrap_or_default();
-        let runs = |guest: &&Doomed| rows.iter().any(|row| row.vmid == guest.vmid && row.is_running());
-        self.doomed.iter().filter(|guest| !guest.is_template).filter(runs).collect()
+        let client = &self.stand.client;
+        let machines = self.doomed.iter().filter(|guest| !guest.is_template);
+        let runs = async |guest: &Doomed| client.is_running(&guest.host, guest.vmid).await.ok().flatten() == Some(true);
+        let asked =
+            futures_util::stream::iter(machines).map(async |guest| (guest, runs(guest).await)).buffered(AT_ONCE);
+        asked.filter_map(|(guest, runs)| std::future::ready(runs.then_some(guest))).collect().await
     }
 
     async fn way(&self) -> Result<Way, Trouble> {

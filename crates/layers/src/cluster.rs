@@ -69,10 +69,10 @@ fn id(kind: &str, name: &str) -> StepId {
 /// What was seen of the machines of these nodes.
 #[must_use]
 pub fn machines(nodes: &[Node], survey: &Survey) -> Vec<Machine> {
-    let machine = |node: &Node| match survey.guests.get(&node.vmid.0) {
-        None => Machine::Absent,
-        Some(guest) if guest.is_running() => Machine::On,
-        Some(_) => Machine::Off,
+    let machine = |node: &Node| match survey.guests.contains_key(&node.vmid.0) {
+        false => Machine::Absent,
+        true if survey.running.contains(&node.vmid.0) => Machine::On,
+        true => Machine::Off,
     };
     nodes.iter().map(machine).collect()
 }

@@ -230,6 +230,8 @@ pub async fn examine(case: Case<'_>) -> Vec<Finding> {
         hosts: hosts.into_iter().map(|host| (host.name.clone(), host)).collect(),
         storages: storages.iter().filter_map(|(host, seen)| Some(((*host).to_owned(), seen.clone().ok()?))).collect(),
         guests: std::sync::Arc::new(guests.iter().flatten().map(|guest| (guest.vmid, guest.clone())).collect()),
+        // The doctor asks no machine anything.
+        running: std::collections::BTreeSet::new(),
     };
     let placed = place(site, &survey, nodes);
     findings.extend(stores::storages(case, &survey, &storages, placed.as_deref().unwrap_or_default(), &is_lacking));

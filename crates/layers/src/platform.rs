@@ -159,7 +159,7 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
         let called = row.name.clone().unwrap_or_default();
         let of = |name: String, whose, is_template| Doomed { vmid, name, host: row.host.clone(), is_template, whose };
         if !row.is_machine {
-            found.push(of(called, Whose::Unmarked, row.is_template));
+            found.push(of(called, Whose::Unmarked, row.shows_template));
             continue;
         }
         let config = match ground.client.config(&row.host, vmid).await {
@@ -169,7 +169,7 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
             Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => {
                 let is_ours = row.tags.is_superset(&Mark::tags_of(&ground.castle));
                 let whose = if is_ours { Whose::Ours } else { Whose::Unmarked };
-                found.push(of(called, whose, row.is_template));
+                found.push(of(called, whose, row.shows_template));
                 continue;
             }
             Err(refusal) => return Err(refusal.into()),
@@ -200,7 +200,7 @@ fn unnamed<'a>(
     let rows = survey.guests.range(ground.vmids.clone()).map(|(vmid, row)| (*vmid, row));
     rows.filter(move |(vmid, row)| {
         let is_named = nodes.iter().any(|node| node.vmid.0 == *vmid) || images.contains(vmid);
-        !is_named && !row.is_template && row.is_machine && row.tags.is_superset(&tags)
+        !is_named && row.is_template() != Some(true) && row.is_machine && row.tags.is_superset(&tags)
     })
 }
 
@@ -218,8 +218,8 @@ pub async fn leaving(ground: &Ground, site: &Site, survey: &Survey, nodes: &[Nod
             config => config?,
         };
         let owner = match &config {
-            Some(config) => ground.owner(vmid, config).await?,
-            None => continue,
+            Some(config) if !config.is_template() => ground.owner(vmid, config).await?,
+            _ => continue,
         };
         if let Owner::Ours(mark) = owner {
             let (host, whose) = (row.host.clone(), Whose::Ours);

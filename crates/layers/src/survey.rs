@@ -1,14 +1,18 @@
 //! One look at the site before anything is decided.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use castle_engine::Fault;
 use castle_proxmox::client::Client;
-use castle_proxmox::model::{Host, Storage};
+use castle_proxmox::model::{Guest, Host, Mark, Storage};
 use castle_proxmox::steps::{Ground, Guests};
-use futures_util::future::{try_join, try_join_all};
+use futures_util::StreamExt;
+use futures_util::future::{ready, try_join, try_join_all};
 
 use crate::site::Site;
+
+/// How many guests are asked about at once.
+const AT_ONCE: usize = 16;
 
 /// What was seen of the site.
 #[derive(Debug)]
@@ -19,6 +23,8 @@ pub struct Survey {
     pub storages: BTreeMap<String, Vec<Storage>>,
     /// All guests.
     pub guests: std::sync::Arc<Guests>,
+    /// The machines of the castle that run.
+    pub running: BTreeSet<u32>,
 }
 
 impl Survey {
@@ -42,5 +48,23 @@ pub async fn survey(ground: &Ground, site: &Site) -> Result<Survey, Fault> {
     let there = site.hosts.iter().filter(|name| hosts.get(*name).is_some_and(|host| host.is_online));
     let storages = try_join_all(there.map(async |host| Ok((host.clone(), client.storages(host).await?)))).await;
     let storages = storages.map_err(|refusal: castle_proxmox::model::Refusal| Fault::from(refusal))?;
-    Ok(Survey { hosts, storages: storages.into_iter().collect(), guests })
+    let running = running(ground, site, &guests).await;
+    Ok(Survey { hosts, storages: storages.into_iter().collect(), guests, running })
+}
+
+/// The machines of the castle that run. Those that are new are asked about, for the list may show what had their numbers before.
+async fn running(ground: &Ground, site: &Site, guests: &Guests) -> BTreeSet<u32> {
+    let tags = Mark::tags_of(&ground.castle);
+    let images: BTreeSet<u32> = site.image_vmids().collect();
+    let ours = guests.range(ground.vmids.clone()).map(|(_, row)| row).filter(|row| !images.contains(&row.vmid));
+    let ours = ours.filter(|row| row.is_machine && row.lock.is_none() && row.tags.is_superset(&tags));
+    let runs = async |row: &Guest| {
+        let is_running = match row.is_running() {
+            // Of whom nobody can say it, it is not so.
+            None => ground.client.is_running(&row.host, row.vmid).await.ok().flatten(),
+            known => known,
+        };
+        (is_running == Some(true)).then_some(row.vmid)
+    };
+    futures_util::stream::iter(ours).map(runs).buffered(AT_ONCE).filter_map(ready).collect().await
 }

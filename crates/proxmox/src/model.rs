@@ -6,6 +6,7 @@ mod mark;
 mod privileges;
 mod property;
 mod rows;
+mod since;
 mod upid;
 
 pub use error::{ErrorClass, Refusal};
@@ -17,4 +18,5 @@ pub(crate) use property::mib_of;
 pub use property::{NETWORK_MODELS, Properties, PropertyError};
 pub(crate) use rows::each;
 pub use rows::{Config, Guest, Host, Release, Storage, Task, Volume};
+pub(crate) use since::{is_since, since_tag, tells_since};
 pub use upid::{TaskEnd, Upid, UpidError};

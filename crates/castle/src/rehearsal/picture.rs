@@ -132,10 +132,11 @@ fn lasting(text: &str) -> String {
     told.split_once(", lineage ").map_or(told.as_str(), |(before, _)| before).to_owned()
 }
 
-/// Tags without the digest, which depends on the lineage; all else that it is made of is told by the other options.
+/// Tags without the digest, which depends on the lineage, and without the time; all else is told by the other options.
 fn without_digest(value: &str) -> String {
     value
         .split(';')
+        .filter(|tag| !tag.starts_with("castle-since-"))
         .map(|tag| tag.strip_prefix("castle-is-").map_or(tag, |_| "castle-is"))
         .collect::<Vec<_>>()
         .join(";")

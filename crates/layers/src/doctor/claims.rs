@@ -29,7 +29,7 @@ pub(super) async fn vmids(case: Case<'_>, guests: &Guests, is_lacking: &dyn Fn(&
     let cluster = client.cluster().await.ok().flatten();
     let look = async |guest: &Guest| client.config(&guest.host, guest.vmid).await;
     // Tags tell the name of a castle, but neither its lineage nor its life: a few of those that look right speak for the others.
-    let (images, nodes): (Vec<&Guest>, Vec<&Guest>) = shown.iter().copied().partition(|guest| guest.is_template);
+    let (images, nodes): (Vec<&Guest>, Vec<&Guest>) = shown.iter().copied().partition(|guest| guest.shows_template);
     let mut speakers: Vec<&Guest> =
         [nodes.first(), nodes.last(), images.first()].into_iter().flatten().copied().collect();
     speakers.dedup_by_key(|guest| guest.vmid);
@@ -65,8 +65,8 @@ fn is_shown(case: Case<'_>, wanted: &BTreeMap<u32, &str>, guest: &Guest) -> bool
         && guest.is_machine
         && guest.lock.is_none();
     let is_expected = match wanted.get(&guest.vmid) {
-        Some(name) => !guest.is_template && guest.name.as_deref().is_none_or(|called| called == *name),
-        None => guest.is_template && case.site.image_vmids().any(|vmid| vmid == guest.vmid),
+        Some(name) => !guest.shows_template && guest.name.as_deref().is_none_or(|called| called == *name),
+        None => guest.shows_template && case.site.image_vmids().any(|vmid| vmid == guest.vmid),
     };
     is_tagged && is_expected
 }

@@ -3,7 +3,7 @@
 use castle_datacenter::blueprint::Stranger;
 use castle_engine::{GraphBuilder, Impact, Layer, Place, Report, StepId};
 use castle_layers::foreign::{self, Sight};
-use castle_proxmox::model::{self, Mark, Role};
+use castle_proxmox::model::{Mark, Place as At, Role};
 use castle_testkit::in_virtual_time;
 
 use crate::room::{Room, done, file};
@@ -155,7 +155,7 @@ fn a_guest_that_cannot_be_the_node_is_named_with_the_reason() {
         castle.name = "green/proxmox".into();
         let step = StepId::new(&Layer::new("platform"), "vm", "blue-worker-1");
         let operation = castle_engine::OperationId::of(&castle, &step, "clone");
-        let place = model::Place { vmid: WORKER, cluster: None };
+        let place = At { vmid: WORKER, cluster: None };
         let mark = Mark::new(&castle, "blue-worker-1", Role::Worker, place, &operation, 1);
         assert!(room.datacenter.change_guest(WORKER, &[("description", Some(&mark.to_string()))]));
     };

@@ -204,7 +204,8 @@ impl Room {
                 is_machine: true,
                 name: None,
                 status: None,
-                is_template: false,
+                shows_template: false,
+                is_settled: false,
                 tags: [].into(),
                 pool: None,
                 lock: None,
@@ -217,6 +218,7 @@ impl Room {
             hosts: [("pve".to_owned(), host)].into(),
             storages: [("pve".to_owned(), vec![storage("local-lvm", "lvmthin"), storage("local", "dir")])].into(),
             guests: Arc::new(guests.collect()),
+            running: [].into(),
         }
     }
 
@@ -313,7 +315,9 @@ pub(crate) fn snapshot(datacenter: &Datacenter) -> String {
         {
             let drawn = |line: &&str| !line.starts_with("operation: ") && !line.starts_with("epoch: ");
             let value: Vec<&str> = value.lines().filter(drawn).collect();
-            writeln!(text, "  {key}: {}", value.join(" | ")).unwrap();
+            let value = value.join(" | ");
+            let value: Vec<&str> = value.split(';').filter(|tag| !tag.starts_with("castle-since-")).collect();
+            writeln!(text, "  {key}: {}", value.join(";")).unwrap();
         }
         for (key, value) in &guest.pending {
             writeln!(text, "  pending {key}: {value:?}").unwrap();

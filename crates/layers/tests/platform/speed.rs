@@ -1,5 +1,6 @@
 //! What looking costs: counted, not timed.
 
+use castle_seams::Clock;
 use castle_testkit::in_virtual_time;
 
 use crate::room::{Room, done, file};
@@ -15,6 +16,8 @@ fn five_guests_and_a_hundred_cost_the_same_number_of_requests() {
             let blueprint = blueprint.with_latencies(castle_datacenter::Latencies::none());
             let room = Room::new(blueprint, &text, crate::room::door(clock));
             done(&room.up().await);
+            // Of guests that are new, the list alone tells too little.
+            clock.sleep(std::time::Duration::from_secs(601)).await;
             room.requests();
             done(&room.plan(false).await);
             room.requests()
@@ -28,7 +31,6 @@ fn five_guests_and_a_hundred_cost_the_same_number_of_requests() {
 /// What a raise with drawn latencies comes to, to the last request and the last moment.
 fn trace(seed: u64) -> String {
     in_virtual_time(async |clock| {
-        use castle_seams::Clock;
         let blueprint = crate::room::blueprint(&["pve"], castle_datacenter::Version::Nine).with_seed(seed);
         let room = Room::new(blueprint, &file(3, 2, "nodes: [pve]"), crate::room::door(clock));
         let report = room.up().await;

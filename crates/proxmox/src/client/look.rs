@@ -35,7 +35,8 @@ impl Client {
     pub async fn guests(&self) -> Result<Vec<Guest>, Refusal> {
         let subject = "the list of guests";
         let list = self.get(subject, "/cluster/resources", &Form::new().with("type", "vm")).await?;
-        if list.is_array() { Ok(each(&list, Guest::read)) } else { Err(unreadable(subject)) }
+        let now = self.clock().wall();
+        if list.is_array() { Ok(each(&list, |row| Guest::read(row, now))) } else { Err(unreadable(subject)) }
     }
 
     /// The hosts of the cluster.

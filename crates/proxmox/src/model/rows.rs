@@ -1,8 +1,11 @@
 //! What Proxmox lists: guests, hosts, storages, volumes. Numbers may come as text and truth as numbers; what is missing is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
 use serde_json::Value;
+
+use super::since::is_settled;
 
 /// A number, however it is written.
 fn number(value: &Value) -> Option<u64> {
@@ -46,8 +49,8 @@ pub(crate) fn each<T>(list: &Value, read: impl Fn(&Value) -> Option<T>) -> Vec<T
     list.as_array().map(Vec::as_slice).unwrap_or_default().iter().filter_map(read).collect()
 }
 
-/// A guest as the list of the whole cluster shows it. `vmid`, `host`, `tags`, `lock` and `pool` are as of now; the rest is up
-/// to ten seconds old, and missing of a guest that is new.
+/// A guest as the list of the whole cluster shows it. `vmid`, `host`, `tags`, `lock` and `pool` are as of now. The rest is
+/// statistics: up to ten seconds old, missing of a guest that is new, and, of one whose number another had before, that one's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
     /// Its number.
@@ -60,8 +63,10 @@ pub struct Guest {
     pub name: Option<String>,
     /// `running`, `stopped`, or `unknown`.
     pub status: Option<String>,
-    /// Whether it is a template.
-    pub is_template: bool,
+    /// Whether it is shown as a template.
+    pub shows_template: bool,
+    /// Whether what is shown is certainly its own, and not of one that had its number before.
+    pub is_settled: bool,
     /// Its tags.
     pub tags: BTreeSet<String>,
     /// Its resource pool.
@@ -75,15 +80,18 @@ pub struct Guest {
 }
 
 impl Guest {
-    pub(crate) fn read(row: &Value) -> Option<Self> {
+    pub(crate) fn read(row: &Value, now: SystemTime) -> Option<Self> {
+        let vmid = number(&row["vmid"]).and_then(|vmid| vmid.try_into().ok())?;
+        let tags = words(&row["tags"], &[';', ',', ' ']);
         Some(Self {
-            vmid: number(&row["vmid"]).and_then(|vmid| vmid.try_into().ok())?,
+            vmid,
             host: text(&row["node"])?,
             is_machine: row["type"] == "qemu",
             name: text(&row["name"]),
             status: text(&row["status"]),
-            is_template: flag(&row["template"]),
-            tags: words(&row["tags"], &[';', ',', ' ']),
+            shows_template: flag(&row["template"]),
+            is_settled: is_settled(&tags, vmid, now),
+            tags,
             pool: text(&row["pool"]),
             lock: text(&row["lock"]),
             memory: number(&row["maxmem"]),
@@ -91,10 +99,20 @@ impl Guest {
         })
     }
 
-    /// Whether the list says that it runs.
+    /// Whether it runs, as far as the list can tell: of a guest that is new, nothing.
     #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.status.as_deref() == Some("running")
+    pub fn is_running(&self) -> Option<bool> {
+        match self.status.as_deref() {
+            Some("running") if self.is_settled => Some(true),
+            Some("stopped") if self.is_settled => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a template, as far as the list can tell.
+    #[must_use]
+    pub fn is_template(&self) -> Option<bool> {
+        self.is_settled.then_some(self.shows_template)
     }
 }
 
@@ -286,11 +304,17 @@ mod tests {
             "tags": "castle;castle-blue", "pool": "blue", "maxmem": 4_294_967_296u64, "maxcpu": 4});
         let odd = json!({"vmid": "421", "node": "pve", "type": "qemu", "name": "blue-cp-1", "status": "running", "template": "",
             "tags": "castle-blue, castle", "pool": "blue", "maxmem": "4294967296", "maxcpu": 4.0});
-        assert_eq!(Guest::read(&whole), Guest::read(&odd));
-        assert!(Guest::read(&json!({"vmid": 421})).is_none(), "without a host there is nobody to ask about it");
-        let fresh =
-            Guest::read(&json!({"vmid": 421, "node": "pve", "type": "qemu", "lock": "clone", "status": "unknown"}));
-        assert!(fresh.is_some_and(|guest| !guest.is_running() && guest.lock.as_deref() == Some("clone")));
+        let read = |row: &Value| Guest::read(row, std::time::UNIX_EPOCH + std::time::Duration::from_secs(9_000));
+        assert_eq!(read(&whole), read(&odd));
+        assert!(read(&json!({"vmid": 421})).is_none(), "without a host there is nobody to ask about it");
+        let fresh = read(&json!({"vmid": 421, "node": "pve", "type": "qemu", "lock": "clone", "status": "unknown"}));
+        assert!(fresh.is_some_and(|guest| guest.is_running().is_none() && guest.lock.as_deref() == Some("clone")));
+        let haunted = read(&whole).unwrap();
+        assert_eq!((haunted.is_running(), haunted.is_template()), (None, None), "who ran is not known");
+        let mut row = whole;
+        row["tags"] = json!("castle;castle-since-421-1000");
+        let settled = read(&row).unwrap();
+        assert_eq!((settled.is_running(), settled.is_template()), (Some(true), Some(false)));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use castle_http::Method;
 use castle_seams::BoxFuture;
 
 use super::ground::Ground;
-use super::wanted::{DIGEST_TAG, Deviation, Wanted};
+use super::wanted::{Deviation, Wanted, is_lasting};
 use crate::client::{Bound, part};
-use crate::model::{Config, Etcd, Form, Guest, Mark, Owner, Properties};
+use crate::model::{Config, ErrorClass, Etcd, Form, Guest, Mark, Owner, Properties};
 
 /// The longest description that Proxmox takes.
 const MAX_DESCRIPTION: usize = 8192;
@@ -51,21 +51,24 @@ pub async fn candidate(ground: &Ground, wanted: &Wanted) -> Result<Candidate, Fa
             "name the nodes that are there, with their numbers (nodes.*.firstVmid, or vmid of one node), and no others";
         return guard(format!("is not there{}", elsewhere.unwrap_or_default()), next);
     };
-    if !row.is_machine || row.is_template {
-        let what = if row.is_template { "a template" } else { "a container" };
-        return guard(format!("is {what} on {}, and no node", row.host), "give the node the VMID that it has");
-    }
-    let is_namesake = row.name.as_deref() == Some(name);
-    if let Some(other) = namesakes.iter().find(|other| is_namesake && other.vmid != *vmid) {
-        let evidence = format!("is not the only one of that name: {} on {} has it, too", told(other), other.host);
-        return guard(evidence, "rename the one that is not the node");
+    if !row.is_machine {
+        return guard(format!("is a container on {}, and no node", row.host), "give the node the VMID that it has");
     }
     let away = || Fault::new(Class::RefusedBeforeEffect, subject.clone(), format!("is no longer on {}", row.host));
     let config = ground.client.config(&row.host, *vmid).await?.ok_or_else(away)?;
-    let is_marked = is_ours(ground, wanted, &config).await?;
     if config.is_template() {
         return guard(format!("is a template on {}, and no node", row.host), "give the node the VMID that it has");
     }
+    if config.get("name") == Some(name) {
+        for other in namesakes.iter().filter(|other| other.vmid != *vmid) {
+            if is_called(ground, other, name).await? {
+                let evidence =
+                    format!("is not the only one of that name: {} on {} has it, too", told(other), other.host);
+                return guard(evidence, "rename the one that is not the node");
+            }
+        }
+    }
+    let is_marked = is_ours(ground, wanted, &config).await?;
     if let Some(other) = other_address(wanted, &config) {
         let evidence = format!("has the address {other}, and the file says {}", wanted.address.0);
         return guard(evidence, "say the node's address in castle.yaml");
@@ -81,6 +84,23 @@ pub async fn candidate(ground: &Ground, wanted: &Wanted) -> Result<Candidate, Fa
     let differences = wanted.deviations(&config).into_iter().map(difference).collect();
     let macs = macs(&config);
     Ok(Candidate { vmid: *vmid, name: name.clone(), host: row.host.clone(), macs, is_marked, differences })
+}
+
+/// Whether a guest is called as the list says. A name may be of one that had its number before.
+async fn is_called(ground: &Ground, row: &Guest, name: &str) -> Result<bool, Fault> {
+    if !row.is_machine {
+        return Ok(true);
+    }
+    let config = ground.client.config(&row.host, row.vmid).await;
+    match config {
+        // Who may not be looked at, or whose host is away, is believed to be called as the list says.
+        Err(refusal)
+            if [ErrorClass::Forbidden, ErrorClass::Unreached, ErrorClass::Unknown].contains(&refusal.class) =>
+        {
+            Ok(true)
+        }
+        config => Ok(config?.is_some_and(|config| config.get("name") == Some(name))),
+    }
 }
 
 /// The hardware addresses that it has.
@@ -165,7 +185,7 @@ impl MarkGuest {
         let castle = &self.ground.castle;
         let there = seen.config.get("tags").unwrap_or_default().split([';', ',', ' ']);
         let mut all = if seen.is_as_wanted { self.wanted.tags(castle) } else { Mark::tags_of(castle) };
-        all.extend(there.filter(|tag| !tag.is_empty() && !tag.starts_with(DIGEST_TAG)).map(str::to_owned));
+        all.extend(there.filter(|tag| is_lasting(tag)).map(str::to_owned));
         all.into_iter().collect::<Vec<String>>().join(";")
     }
 
@@ -222,7 +242,7 @@ impl Step for MarkGuest {
             };
             // If anyone has changed it since, Proxmox refuses by the digest.
             let form = Form::new()
-                .with("tags", self.tags(seen))
+                .with("tags", self.wanted.tags_now(&self.tags(seen), self.ground.client.clock().wall()))
                 .with("description", self.description(&seen.config, &mark)?)
                 .with("digest", seen.config.digest.clone().unwrap_or_default());
             let path = format!("/nodes/{}/qemu/{vmid}/config", part(&seen.host));

@@ -1,8 +1,9 @@
 //! A guest: cloned from the image, made as large as wanted, and configured.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step, pace};
 use castle_http::Method;
 use castle_seams::BoxFuture;
 
@@ -11,6 +12,11 @@ use super::image::Template;
 use super::wanted::{Deviation, Remedy, Wanted, human};
 use crate::client::{Bound, part};
 use crate::model::{Config, Etcd, Form, Mark};
+
+/// How long a guest that restarts may be off: its host starts it again at once.
+const STARTED_AGAIN: Duration = Duration::from_secs(30);
+/// The longest wait between two looks at one.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Makes a guest as it is wanted, and keeps it so. Does not start it.
 pub struct MakeGuest {
@@ -132,6 +138,8 @@ impl MakeGuest {
                 let mut form = Form::new();
                 for Deviation { option, remedy, .. } in self.writes(there) {
                     if let Remedy::Set(value) = remedy {
+                        let is_tags = option == "tags";
+                        let value = if is_tags { self.wanted.tags_now(&value, client.clock().wall()) } else { value };
                         form = form.with(&option, value);
                     }
                 }
@@ -146,15 +154,9 @@ impl MakeGuest {
             }
             "restart" => {
                 let _turn = self.ground.restarting().await;
-                client
-                    .run(
-                        &subject,
-                        Method::POST,
-                        &path("status/reboot"),
-                        &Form::new().with("timeout", 120),
-                        Bound::SHORT,
-                    )
-                    .await?;
+                let form = Form::new().with("timeout", 120);
+                client.run(&subject, Method::POST, &path("status/reboot"), &form, Bound::SHORT).await?;
+                self.wait_until_it_runs(&there.host).await?;
             }
             _ => {
                 return Err(Fault::guard(
@@ -165,6 +167,20 @@ impl MakeGuest {
             }
         }
         Ok(())
+    }
+
+    /// Waits for a guest that restarts. The task ends when it has stopped; whoever starts it again is no part of the task. One that
+    /// nobody starts is started by the next step.
+    async fn wait_until_it_runs(&self, host: &str) -> Result<(), Fault> {
+        let (client, vmid) = (&self.ground.client, self.wanted.vmid);
+        let begun = client.clock().monotonic();
+        loop {
+            let waited = client.clock().monotonic().saturating_sub(begun);
+            if waited >= STARTED_AGAIN || client.is_running(host, vmid).await? != Some(false) {
+                return Ok(());
+            }
+            client.clock().sleep(pace(waited, LONGEST_WAIT)).await;
+        }
     }
 
     /// What one write brings about. The tags tell that all is as wanted, so they come last: with the rest if that is taken up

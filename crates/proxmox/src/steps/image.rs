@@ -10,7 +10,7 @@ use castle_seams::BoxFuture;
 use super::ground::{Ground, Looks};
 use super::wanted::{Hardware, SYSTEM_DISK, Wanted, digest_tag};
 use crate::client::{Bound, part};
-use crate::model::{ErrorClass, Form, Mark, Owner, Refusal, Role};
+use crate::model::{ErrorClass, Form, Mark, Owner, Refusal, Role, since_tag};
 
 /// An image as it is wanted on one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl MakeImage {
                 found.free = found.free.or(Some(vmid));
                 continue;
             };
-            if row.is_template
+            if row.is_template() == Some(true)
                 && row.host == image.host
                 && row.tags.is_superset(&image.tags(castle))
                 && !self.ground.deep
@@ -281,7 +281,9 @@ impl Step for MakeImage {
                 "download" => self.download().await?,
                 "create" => self.create(slot, operation).await?,
                 "label" => {
-                    let tags: Vec<String> = self.image.tags(&self.ground.castle).into_iter().collect();
+                    let mut tags = self.image.tags(&self.ground.castle);
+                    tags.insert(since_tag(slot, self.ground.client.clock().wall()));
+                    let tags: Vec<String> = tags.into_iter().collect();
                     let path = format!("/nodes/{}/qemu/{slot}/config", part(&self.image.host));
                     let form = Form::new().with("tags", tags.join(";"));
                     self.ground.client.run(&self.subject(), Method::POST, &path, &form, Bound::SHORT).await?;
@@ -371,7 +373,7 @@ impl Step for DropOldImages {
                 .slots
                 .iter()
                 .filter_map(|vmid| guests.get(vmid))
-                .filter(|row| row.name.as_ref() != Some(&self.name))
+                .filter(|row| !row.is_settled || row.name.as_ref() != Some(&self.name))
             {
                 let Some(config) = client.config(&row.host, row.vmid).await? else { continue };
                 match self.ground.owner(row.vmid, &config).await? {

@@ -49,8 +49,8 @@ impl Step for RunGuest {
             let row = guests.get(&vmid);
             let host = row.map_or(&standing.host, |row| &row.host).clone();
             let standing = Standing { vmid, host };
-            // The list is a few seconds old: what it says of running guests is believed, the rest is asked.
-            if row.is_some_and(|row| row.is_running() && row.lock.is_none()) && !self.ground.deep {
+            // The list is a few seconds old: what it says of running guests is believed if it is certainly of them; the rest is asked.
+            if row.is_some_and(|row| row.is_running() == Some(true) && row.lock.is_none()) && !self.ground.deep {
                 return Ok(Power { standing, is_running: true });
             }
             // What is not there does not run; a plan asks about guests that are yet to be made.

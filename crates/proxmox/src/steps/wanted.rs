@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use castle_engine::{CastleId, Impact};
 use sha2::{Digest, Sha256};
 
-use crate::model::{Config, Form, Guest, Mark, Properties, Role};
+use crate::model::{Config, Form, Guest, Mark, Properties, Role, is_since, since_tag, tells_since};
 
 /// The disk of the system, and that of the volumes.
 pub(crate) const SYSTEM_DISK: &str = "scsi0";
@@ -154,12 +155,14 @@ impl Wanted {
         tags
     }
 
-    /// Whether the list of the cluster alone tells that nothing is to be done.
+    /// Whether the list of the cluster alone tells that nothing is to be done. The tags tell it, which are as of now. What else is
+    /// shown tells of changes by hand; be it of another guest that had the number before, then this one is looked at in full.
     pub(crate) fn is_shown_by(&self, castle: &CastleId, row: &Guest) -> bool {
         row.is_machine
-            && !row.is_template
+            && !row.shows_template
             && row.lock.is_none()
             && row.tags.is_superset(&self.tags(castle))
+            && tells_since(&row.tags, self.vmid)
             && row.pool == self.pool
             && row.name.as_ref().is_none_or(|name| *name == self.name)
             && row.memory.is_none_or(|memory| memory == self.memory << 20)
@@ -255,13 +258,20 @@ impl Wanted {
             .map(str::to_owned)
             .collect();
         // Tags that people add are theirs.
-        if is.is_superset(&wanted) && is.iter().all(|tag| wanted.contains(tag) || !tag.starts_with(DIGEST_TAG)) {
+        let is_whole = is.is_superset(&wanted) && tells_since(&is, self.vmid);
+        if is_whole && is.iter().all(|tag| wanted.contains(tag) || !tag.starts_with(DIGEST_TAG)) {
             return None;
         }
-        let others = is.into_iter().filter(|tag| !tag.starts_with(DIGEST_TAG));
+        let others = is.into_iter().filter(|tag| is_lasting(tag));
         let all: BTreeSet<String> = wanted.into_iter().chain(others).collect();
         let all: Vec<String> = all.into_iter().collect();
         Some(Deviation::set("tags", config.get("tags"), &all.join(";")))
+    }
+
+    /// The tags as they are written now: with the time, which is part of no plan.
+    pub(crate) fn tags_now(&self, tags: &str, now: SystemTime) -> String {
+        let since = since_tag(self.vmid, now);
+        if tags.is_empty() { since } else { format!("{tags};{since}") }
     }
 
     /// The options that a template is made with, so that its clones differ from what is wanted as little as can be.
@@ -285,6 +295,11 @@ impl Deviation {
         let (option, is, wanted) = (option.to_owned(), is.map(str::to_owned), wanted.to_owned());
         Self { option, is, remedy: Remedy::Set(wanted.clone()), wanted }
     }
+}
+
+/// Whether a tag stays when castle writes its own anew.
+pub(crate) fn is_lasting(tag: &str) -> bool {
+    !tag.is_empty() && !tag.starts_with(DIGEST_TAG) && !is_since(tag)
 }
 
 /// The tag that tells of what it is on that it is as wanted.

@@ -6,7 +6,7 @@ fn castle() -> CastleId {
 
 fn wanted() -> Wanted {
     Wanted {
-        role: crate::model::Role::Worker,
+        role: Role::Worker,
         etcd_begins_on: None,
         vmid: 424,
         name: "blue-worker-1".into(),
@@ -170,11 +170,16 @@ fn the_digest_tells_everything_that_is_wanted_but_not_where() {
 fn tags_of_people_stay_and_old_digests_go() {
     let tags = |text: &str| wanted().tags_deviation(&castle(), &changed("tags", Some(text)));
     let own: Vec<String> = wanted().tags(&castle()).into_iter().collect();
-    assert_eq!(tags(&own.join(";")), None);
-    assert_eq!(tags(&format!("backup;{};mine", own.join(";"))), None);
-    let [Remedy::Set(written)] = [tags(&format!("backup;castle-is-000000000000;{}", own.join(";"))).unwrap().remedy]
+    let since = wanted().tags_now("", std::time::UNIX_EPOCH);
+    assert_eq!(tags(&format!("{};{since}", own.join(";"))), None);
+    assert_eq!(tags(&format!("backup;{};mine;{since}", own.join(";"))), None);
+    assert!(tags(&own.join(";")).is_some(), "nobody knows since when");
+    assert!(tags(&format!("{};castle-since-1-2", own.join(";"))).is_some(), "that is told of another guest");
+    let [Remedy::Set(written)] =
+        [tags(&format!("backup;castle-is-000000000000;castle-since-1-2;{}", own.join(";"))).unwrap().remedy]
     else {
         panic!("tags are written")
     };
     assert_eq!(written, format!("backup;{}", own.join(";")));
+    assert!(wanted().tags_now(&written, std::time::UNIX_EPOCH).starts_with(&format!("{written};castle-since-")));
 }

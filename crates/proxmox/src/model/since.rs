@@ -1,0 +1,75 @@
+//! Since when a guest is what castle made it: told by a tag.
+//!
+//! The list of all guests is put together from two sources. Host, tags, lock and pool are as of now. Status, name, sizes and whether it
+//! is a template come from statistics that hosts tell each other by the guest's *number*: they outlive a guest by five minutes, and what
+//! is made with its number meanwhile is shown as the dead one was, until the next round of statistics. Nothing in the list tells whose
+//! statistics they are.
+//!
+//! So castle writes the time into the tags, which are as of now, whenever it writes there that a guest is as wanted; and the guest's
+//! number with it, for tags are copied along with guests. A guest whose tag is older than the longest life of statistics has had
+//! its number for as long, so its statistics are its own. Of all others castle asks the host that carries them.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const SINCE: &str = "castle-since-";
+/// How long statistics outlive their guest.
+const HAUNTED: Duration = Duration::from_secs(5 * 60);
+/// How much the clocks of the machines may differ on which castle is run.
+const CLOCKS: Duration = Duration::from_secs(5 * 60);
+
+/// The tag of a guest that is made, or made as wanted, now.
+pub(crate) fn since_tag(vmid: u32, now: SystemTime) -> String {
+    let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    format!("{}{seconds}", own(vmid))
+}
+
+fn own(vmid: u32) -> String {
+    format!("{SINCE}{vmid}-")
+}
+
+/// Whether a tag tells since when, of whichever guest.
+pub(crate) fn is_since(tag: &str) -> bool {
+    tag.starts_with(SINCE)
+}
+
+/// Whether the tags tell since when the guest of this number is as castle made it.
+pub(crate) fn tells_since(tags: &BTreeSet<String>, vmid: u32) -> bool {
+    tags.iter().any(|tag| tag.starts_with(&own(vmid)))
+}
+
+/// Whether the statistics that are shown of the guest of this number are certainly its own.
+pub(crate) fn is_settled(tags: &BTreeSet<String>, vmid: u32, now: SystemTime) -> bool {
+    let own = own(vmid);
+    let is_old = |seconds: &str| {
+        let since = seconds.parse().ok().and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
+        since.and_then(|since| now.duration_since(since).ok()).is_some_and(|age| age > HAUNTED + CLOCKS)
+    };
+    let mut told = tags.iter().filter_map(|tag| tag.strip_prefix(&own)).peekable();
+    told.peek().is_some() && told.all(is_old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_believed_of_guests_that_have_had_their_number_for_long() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let tags = |all: &[&str]| all.iter().map(|&tag| tag.to_owned()).collect::<BTreeSet<String>>();
+        let one = tags(&["castle", &since_tag(421, at(1_000))]);
+        assert!(one.contains("castle-since-421-1000") && one.iter().any(|tag| is_since(tag)));
+        assert!(
+            !is_settled(&one, 421, at(1_000)) && !is_settled(&one, 421, at(1_600)) && is_settled(&one, 421, at(1_601))
+        );
+        assert!(!is_settled(&one, 421, at(900)), "the clock of another machine is ahead");
+        assert!(tells_since(&one, 421));
+        assert!(!tells_since(&one, 42) && !is_settled(&one, 422, at(9_000)), "a copy has the tags of another number");
+        assert!(!is_settled(&tags(&["castle"]), 421, at(9_000)));
+        for odd in ["castle-since-421-", "castle-since-421-x", "castle-since-421-99999999999999999999"] {
+            assert!(!is_settled(&tags(&[odd]), 421, at(9_000)), "{odd}");
+        }
+        let two = tags(&["castle-since-421-10", "castle-since-421-8990"]);
+        assert!(!is_settled(&two, 421, at(9_000)), "the younger one decides");
+    }
+}
