@@ -171,8 +171,15 @@ impl World {
 
     /// A configuration takes the place of another without a reboot.
     fn hold(&mut self, vmid: u32, config: Arc<Config>) {
+        let now = self.now;
         let Some(boot) = self.talos.boot_mut(vmid) else { return };
+        let is_other = boot.config.as_ref().is_some_and(|before| kubelet(before) != kubelet(&config));
         let before = boot.config.replace(config);
+        if is_other && boot.runs_kubelet {
+            // It is started again, with the image and the settings that it is now given.
+            boot.runs_kubelet = false;
+            boot.serve(now, "kubelet", "Finished", None);
+        }
         self.talos_settle_of(vmid);
         if let Some(before) = before {
             self.talos_settle(&before.key);
@@ -185,6 +192,13 @@ impl World {
             self.hold(vmid, config);
         }
     }
+}
+
+/// What of a configuration the kubelet is started with.
+fn kubelet(config: &Config) -> Vec<Value> {
+    let new = config.documents_of("KubeletConfig").map(|document| plain(&document.value));
+    let old = config.machine().and_then(|machine| machine.at("machine.kubelet")).map(plain);
+    new.chain(old).collect()
 }
 
 /// Whether a change holds without a reboot, up to 1.13.
