@@ -10,6 +10,7 @@ use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Ready};
 use castle_proxmox::model::{ErrorClass, Format, Guest, Mark, Owner};
 use castle_proxmox::steps::{
     DropOldImages, Ground, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest, Standing, Template,
+    unprotect,
 };
 use castle_spec::model::Cni;
 use castle_spec::{Castle, Node};
@@ -122,6 +123,8 @@ pub struct Doomed {
     pub host: String,
     /// Whether it is an image, which goes after what may be linked to it.
     pub is_template: bool,
+    /// Whether somebody has protected it from removal.
+    pub is_protected: bool,
     /// Whose it is.
     pub whose: Whose,
 }
@@ -151,7 +154,14 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
     let mut found = Vec::new();
     for (&vmid, row) in guests.range(ground.vmids.clone()) {
         let called = row.name.clone().unwrap_or_default();
-        let of = |name: String, whose, is_template| Doomed { vmid, name, host: row.host.clone(), is_template, whose };
+        let of = |name: String, whose, is_template| Doomed {
+            vmid,
+            name,
+            host: row.host.clone(),
+            is_template,
+            is_protected: false,
+            whose,
+        };
         if !row.is_machine {
             found.push(of(called, Whose::Unmarked, row.shows_template));
             continue;
@@ -170,13 +180,14 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
         };
         let is_template = config.is_template();
         let called = config.get("name").map_or(called, str::to_owned);
-        found.push(match ground.owner(vmid, &config).await? {
+        let guest = match ground.owner(vmid, &config).await? {
             Owner::Ours(mark) | Owner::Earlier(mark) => of(mark.name, Whose::Ours, is_template),
             Owner::Other(mark) => of(format!("{called} of {}", mark.castle.name), Whose::Others, is_template),
             Owner::Copy(mark) => of(called, Whose::Copied(mark.place.vmid), is_template),
             Owner::Unreadable(format) => of(called, Whose::Unreadable(format), is_template),
             Owner::Stranger => of(called, Whose::Unmarked, is_template),
-        });
+        };
+        found.push(Doomed { is_protected: config.is_protected(), ..guest });
     }
     Ok(found)
 }
@@ -211,13 +222,10 @@ pub async fn leaving(ground: &Ground, site: &Site, survey: &Survey, nodes: &[Nod
             Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => continue,
             config => config?,
         };
-        let owner = match &config {
-            Some(config) if !config.is_template() => ground.owner(vmid, config).await?,
-            _ => continue,
-        };
-        if let Owner::Ours(mark) = owner {
-            let (host, whose) = (row.host.clone(), Whose::Ours);
-            leaving.push(Doomed { vmid, name: mark.name, host, is_template: false, whose });
+        let Some(config) = config.filter(|config| !config.is_template()) else { continue };
+        if let Owner::Ours(mark) = ground.owner(vmid, &config).await? {
+            let (host, whose, is_protected) = (row.host.clone(), Whose::Ours, config.is_protected());
+            leaving.push(Doomed { vmid, name: mark.name, host, is_template: false, is_protected, whose });
         }
     }
     Ok(leaving)
@@ -275,6 +283,9 @@ fn objection(castle: &str, guest: &Doomed, nodes: &[Node]) -> Option<Fault> {
         let evidence = format!("is the castle's {name}, and the file gives that name the number {}", node.vmid.0);
         let fault = Fault::guard(subject, evidence);
         return Some(fault.next(format!("give it its number {vmid} and its address again; castle moves no node")));
+    }
+    if guest.is_protected {
+        return Some(Fault::guard(subject, "is protected from removal").next(unprotect(*vmid)));
     }
     name.starts_with(&format!("{castle}-cp-")).then(|| {
         let fault = Fault::guard(subject, "is a control plane, and castle takes none away yet");

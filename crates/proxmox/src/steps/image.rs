@@ -185,7 +185,7 @@ impl MakeImage {
         *self.untidy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn download(&self) -> Result<(), Refusal> {
+    async fn download(&self) -> Result<(), Fault> {
         let Image { url, sha256, host, storage, .. } = &self.image;
         let mut form = Form::new()
             .with("url", url)
@@ -196,7 +196,20 @@ impl MakeImage {
             form = form.with("checksum", sha256).with("checksum-algorithm", "sha256");
         }
         let path = format!("/nodes/{}/storage/{}/download-url", part(host), part(storage));
-        self.ground.client.run(&self.subject(), Method::POST, &path, &form, Bound::LONG).await.map(|_| ())
+        let done = self.ground.client.run(&self.subject(), Method::POST, &path, &form, Bound::LONG).await;
+        done.map(|_| ()).map_err(|refusal| self.undelivered(refusal))
+    }
+
+    /// Why there is no download. What a server says of the image is its last word, unless it says that it cannot answer now.
+    fn undelivered(&self, refusal: Refusal) -> Fault {
+        let Some(status) = http_status(&refusal.sentence) else { return refusal.into() };
+        let is_passing = status >= 500 || status == 429;
+        let class = if is_passing { Class::RetryableAfter(None) } else { Class::Final };
+        let next = format!(
+            "does {} have that image? talos.version, talos.extensions and talos.image in castle.yaml say which",
+            self.image.url
+        );
+        Fault::new(class, refusal.subject, refusal.sentence).next(next)
     }
 
     async fn create(&self, vmid: u32, operation: &Operation) -> Result<(), Refusal> {
@@ -226,6 +239,12 @@ impl MakeImage {
             result => result.map(|_| ()),
         }
     }
+}
+
+/// The status that a server answered a download with, as the program says that a host downloads with: `ERROR 404: Not Found.`
+fn http_status(sentence: &str) -> Option<u16> {
+    let (_, rest) = sentence.rsplit_once("ERROR ")?;
+    rest.get(..3)?.parse().ok().filter(|_| rest[3..].starts_with(':'))
 }
 
 /// Where a volume is removed.
