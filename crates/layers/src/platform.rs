@@ -9,8 +9,8 @@ use castle_kubernetes::client::Api;
 use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Ready};
 use castle_proxmox::model::{ErrorClass, Format, Guest, Mark, Owner};
 use castle_proxmox::steps::{
-    DropOldImages, Ground, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest, Standing, Template,
-    unprotect,
+    DropOldImages, Ground, Guests, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest, Standing,
+    Template, unprotect,
 };
 use castle_spec::model::Cni;
 use castle_spec::{Castle, Node};
@@ -209,6 +209,26 @@ fn unnamed<'a>(
     })
 }
 
+/// Guests anywhere that somebody has copied from guests of this castle. Their tags tell of whom they are copies, so only these are read: mostly
+/// there are none. Who may not be read, or whose host is away, is not told of.
+pub async fn copies(ground: &Ground, guests: &Guests) -> Vec<Doomed> {
+    let tags = Mark::tags_of(&ground.castle);
+    let is_suspect =
+        |row: &&Guest| row.is_machine && row.lock.is_none() && row.tags.is_superset(&tags) && row.looks_copied();
+    let mut copies = Vec::new();
+    for row in guests.values().filter(is_suspect) {
+        let (vmid, host) = (row.vmid, row.host.clone());
+        let Ok(Some(config)) = ground.client.config(&host, vmid).await else { continue };
+        let Ok(Owner::Copy(mark)) = ground.owner(vmid, &config).await else { continue };
+        if mark.castle.name == ground.castle.name && mark.castle.lineage == ground.castle.lineage {
+            let name = config.get("name").unwrap_or_default().to_owned();
+            let (is_template, is_protected) = (config.is_template(), config.is_protected());
+            copies.push(Doomed { vmid, name, host, is_template, is_protected, whose: Whose::Copied(mark.place.vmid) });
+        }
+    }
+    copies
+}
+
 /// Guests of this life of the castle that its file does not name any more. Only these are read: mostly there are none.
 ///
 /// # Errors
@@ -270,7 +290,9 @@ pub fn shrink(
     let step = Left::new(castle, wanted, names);
     // A machine that nobody could look at may still be one that was sent away.
     let is_known = |vmid: &u32| leaving.iter().any(|guest| guest.vmid == *vmid);
-    let is_all_known = unnamed(ground, design.site, design.survey, design.nodes).all(|(vmid, _)| is_known(&vmid));
+    // A copy is none, and what castle had only begun to make has joined nothing.
+    let mut others = unnamed(ground, design.site, design.survey, design.nodes).filter(|(_, row)| !row.looks_copied());
+    let is_all_known = others.all(|(vmid, _)| is_known(&vmid));
     let step = if is_all_known { step } else { step.only_these() };
     graph.step(left, Place::default(), (api.clone(),), step);
 }

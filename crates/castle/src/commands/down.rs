@@ -119,8 +119,10 @@ pub(crate) fn left_alone(guest: &Doomed) -> String {
     let why = match guest.whose {
         Whose::Ours => "this castle's".to_owned(),
         Whose::Others => "another castle's".to_owned(),
-        Whose::Copied(original) => format!("a copy of VM {original} that somebody made"),
-        Whose::Unreadable(format) => format!("which {format}"),
+        Whose::Copied(original) => {
+            format!("a copy of VM {original} that somebody made (if it runs, it may have that one's address)")
+        }
+        Whose::Unreadable(format) => format!("which {format}: {}", format.next()),
         Whose::Unmarked => "without a mark".to_owned(),
     };
     format!("left alone: VM {vmid} ({name}) on {host}, {why}")

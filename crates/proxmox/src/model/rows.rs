@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::since::is_settled;
+use super::since::{is_settled, is_since, tells_since};
 
 /// A number, however it is written.
 fn number(value: &Value) -> Option<u64> {
@@ -107,6 +107,12 @@ impl Guest {
             Some("stopped") if self.is_settled => Some(false),
             _ => None,
         }
+    }
+
+    /// Whether it bears the tags of another guest of castle's, as a copy of that one does: or one that castle is just making.
+    #[must_use]
+    pub fn looks_copied(&self) -> bool {
+        !tells_since(&self.tags, self.vmid) && self.tags.iter().any(|tag| is_since(tag))
     }
 
     /// Whether it is a template, as far as the list can tell.

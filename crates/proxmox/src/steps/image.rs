@@ -161,8 +161,15 @@ impl MakeImage {
                     ));
                 }
                 Owner::Ours(mark) | Owner::Earlier(mark) => found.others.push((vmid, mark.name)),
-                Owner::Other(_) | Owner::Copy(_) | Owner::Unreadable(_) | Owner::Stranger => {
-                    strangers.push(format!("VM {vmid} ({})", config.get("name").unwrap_or("without a name")));
+                owner => {
+                    let what = match owner {
+                        Owner::Unreadable(format) => {
+                            return Err(Fault::guard(format!("VM {vmid}"), format.to_string()).next(format.next()));
+                        }
+                        Owner::Copy(mark) => format!(", a copy of VM {}", mark.place.vmid),
+                        _ => String::new(),
+                    };
+                    strangers.push(format!("VM {vmid} ({}{what})", config.get("name").unwrap_or("without a name")));
                 }
             }
         }
