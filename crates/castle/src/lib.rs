@@ -11,6 +11,8 @@ mod doors;
 mod drive;
 mod embedded;
 mod foreign;
+#[cfg(test)]
+mod foundlings;
 mod furnish;
 mod graceful;
 mod hypervisor;

@@ -21,9 +21,14 @@ pub const LIFE: Duration = Duration::from_secs(60);
 /// How often a holder shows that it lives.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
+/// The format of leases. One that names none is of a castle older than formats, and is the same otherwise.
+const FORMAT: u64 = 1;
+
 /// Who holds, or held, the lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
+    #[serde(default)]
+    format: u64,
     /// Counts the takings. It never shrinks.
     pub epoch: u64,
     /// Who: `user@machine`.
@@ -62,6 +67,9 @@ pub enum LeaseError {
     /// Someone else holds it.
     #[error("{} works on this castle since epoch {}, last seen {} s ago", .0.owner, .0.epoch, .1.as_secs())]
     Held(Box<Holder>, Duration),
+    /// A newer castle wrote the record.
+    #[error("{0} was written by a newer castle (format {1}; this one knows {FORMAT}): use that one")]
+    Newer(String, u64),
     /// The record is not one.
     #[error("{0} is not a lease")]
     Damaged(String),
@@ -121,8 +129,16 @@ fn key_of(castle: &str) -> String {
 pub async fn look(store: &dyn Store, castle: &str) -> Result<Option<(Holder, Tag)>, LeaseError> {
     let key = key_of(castle);
     let Some(found) = store.get(&key).await? else { return Ok(None) };
-    let holder = serde_json::from_slice(&found.bytes).map_err(|_| LeaseError::Damaged(key))?;
-    Ok(Some((holder, found.tag)))
+    Ok(Some((read(&key, &found.bytes)?, found.tag)))
+}
+
+fn read(key: &str, bytes: &[u8]) -> Result<Holder, LeaseError> {
+    let damaged = |_| LeaseError::Damaged(key.to_owned());
+    let record: serde_json::Value = serde_json::from_slice(bytes).map_err(damaged)?;
+    match record["format"].as_u64() {
+        Some(format) if format > FORMAT => Err(LeaseError::Newer(key.to_owned(), format)),
+        _ => serde_json::from_value(record).map_err(damaged),
+    }
 }
 
 impl Lease {
@@ -160,6 +176,7 @@ impl Lease {
         entropy.fill(&mut drawn).map_err(|error| LeaseError::Entropy(error.to_string()))?;
         let unix = unix(now);
         let holder = Holder {
+            format: FORMAT,
             epoch: before.as_ref().map_or(0, |(holder, _)| holder.epoch).max(applicant.seen_epoch) + 1,
             owner: applicant.owner.clone(),
             machine: applicant.machine.clone(),
@@ -311,4 +328,23 @@ async fn write(store: &dyn Store, key: &str, holder: &Holder, expect: Expect<'_>
 
 fn unix(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As they were written. What is here has to be read for as long as there are castles.
+    #[test]
+    fn recorded_leases_are_read() {
+        let unversioned = br#"{"epoch":3,"owner":"ann@desk","machine":"desk","taken_unix":1794835838,"heartbeat_unix":1794835853,"released":false,"nonce":"000102030405060708090a0b0c0d0e0f"}"#;
+        let one = br#"{"format":1,"epoch":3,"owner":"ann@desk","machine":"desk","taken_unix":1794835838,"heartbeat_unix":1794835853,"released":false,"nonce":"000102030405060708090a0b0c0d0e0f"}"#;
+        let read_one = read("blue/lease", one).unwrap();
+        assert_eq!(serde_json::to_vec(&read_one).unwrap(), one);
+        assert_eq!(read("blue/lease", unversioned).unwrap(), Holder { format: 0, ..read_one });
+        let later = read("blue/lease", br#"{"format":2,"holders":[]}"#).unwrap_err();
+        assert_eq!(later, LeaseError::Newer("blue/lease".to_owned(), 2));
+        assert!(later.to_string().contains("a newer castle (format 2; this one knows 1)"), "{later}");
+        assert_eq!(read("blue/lease", b"{}").unwrap_err(), LeaseError::Damaged("blue/lease".to_owned()));
+    }
 }

@@ -9,7 +9,8 @@ use castle_kubernetes::client::Api;
 use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Ready};
 use castle_proxmox::model::{ErrorClass, Format, Guest, Mark, Owner};
 use castle_proxmox::steps::{
-    DropOldImages, Ground, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest, Standing, Template,
+    DropOldImages, Ground, Guests, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest, Standing,
+    Template, unprotect,
 };
 use castle_spec::model::Cni;
 use castle_spec::{Castle, Node};
@@ -128,6 +129,8 @@ pub struct Doomed {
     pub host: String,
     /// Whether it is an image, which goes after what may be linked to it.
     pub is_template: bool,
+    /// Whether somebody has protected it from removal.
+    pub is_protected: bool,
     /// Whose it is.
     pub whose: Whose,
 }
@@ -157,7 +160,14 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
     let mut found = Vec::new();
     for (&vmid, row) in guests.range(ground.vmids.clone()) {
         let called = row.name.clone().unwrap_or_default();
-        let of = |name: String, whose, is_template| Doomed { vmid, name, host: row.host.clone(), is_template, whose };
+        let of = |name: String, whose, is_template| Doomed {
+            vmid,
+            name,
+            host: row.host.clone(),
+            is_template,
+            is_protected: false,
+            whose,
+        };
         if !row.is_machine {
             found.push(of(called, Whose::Unmarked, row.shows_template));
             continue;
@@ -176,13 +186,14 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
         };
         let is_template = config.is_template();
         let called = config.get("name").map_or(called, str::to_owned);
-        found.push(match ground.owner(vmid, &config).await? {
+        let guest = match ground.owner(vmid, &config).await? {
             Owner::Ours(mark) | Owner::Earlier(mark) => of(mark.name, Whose::Ours, is_template),
             Owner::Other(mark) => of(format!("{called} of {}", mark.castle.name), Whose::Others, is_template),
             Owner::Copy(mark) => of(called, Whose::Copied(mark.place.vmid), is_template),
             Owner::Unreadable(format) => of(called, Whose::Unreadable(format), is_template),
             Owner::Stranger => of(called, Whose::Unmarked, is_template),
-        });
+        };
+        found.push(Doomed { is_protected: config.is_protected(), ..guest });
     }
     Ok(found)
 }
@@ -204,6 +215,26 @@ fn unnamed<'a>(
     })
 }
 
+/// Guests anywhere that somebody has copied from guests of this castle. Their tags tell of whom they are copies, so only these are read: mostly
+/// there are none. Who may not be read, or whose host is away, is not told of.
+pub async fn copies(ground: &Ground, guests: &Guests) -> Vec<Doomed> {
+    let tags = Mark::tags_of(&ground.castle);
+    let is_suspect =
+        |row: &&Guest| row.is_machine && row.lock.is_none() && row.tags.is_superset(&tags) && row.looks_copied();
+    let mut copies = Vec::new();
+    for row in guests.values().filter(is_suspect) {
+        let (vmid, host) = (row.vmid, row.host.clone());
+        let Ok(Some(config)) = ground.client.config(&host, vmid).await else { continue };
+        let Ok(Owner::Copy(mark)) = ground.owner(vmid, &config).await else { continue };
+        if mark.castle.name == ground.castle.name && mark.castle.lineage == ground.castle.lineage {
+            let name = config.get("name").unwrap_or_default().to_owned();
+            let (is_template, is_protected) = (config.is_template(), config.is_protected());
+            copies.push(Doomed { vmid, name, host, is_template, is_protected, whose: Whose::Copied(mark.place.vmid) });
+        }
+    }
+    copies
+}
+
 /// Guests of this life of the castle that its file does not name any more. Only these are read: mostly there are none.
 ///
 /// # Errors
@@ -217,13 +248,10 @@ pub async fn leaving(ground: &Ground, site: &Site, survey: &Survey, nodes: &[Nod
             Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => continue,
             config => config?,
         };
-        let owner = match &config {
-            Some(config) if !config.is_template() => ground.owner(vmid, config).await?,
-            _ => continue,
-        };
-        if let Owner::Ours(mark) = owner {
-            let (host, whose) = (row.host.clone(), Whose::Ours);
-            leaving.push(Doomed { vmid, name: mark.name, host, is_template: false, whose });
+        let Some(config) = config.filter(|config| !config.is_template()) else { continue };
+        if let Owner::Ours(mark) = ground.owner(vmid, &config).await? {
+            let (host, whose, is_protected) = (row.host.clone(), Whose::Ours, config.is_protected());
+            leaving.push(Doomed { vmid, name: mark.name, host, is_template: false, is_protected, whose });
         }
     }
     Ok(leaving)
@@ -268,7 +296,9 @@ pub fn shrink(
     let step = Left::new(castle, wanted, names);
     // A machine that nobody could look at may still be one that was sent away.
     let is_known = |vmid: &u32| leaving.iter().any(|guest| guest.vmid == *vmid);
-    let is_all_known = unnamed(ground, design.site, design.survey, design.nodes).all(|(vmid, _)| is_known(&vmid));
+    // A copy is none, and what castle had only begun to make has joined nothing.
+    let mut others = unnamed(ground, design.site, design.survey, design.nodes).filter(|(_, row)| !row.looks_copied());
+    let is_all_known = others.all(|(vmid, _)| is_known(&vmid));
     let step = if is_all_known { step } else { step.only_these() };
     graph.step(left, Place::default(), (api.clone(),), step);
 }
@@ -281,6 +311,9 @@ fn objection(castle: &str, guest: &Doomed, nodes: &[Node]) -> Option<Fault> {
         let evidence = format!("is the castle's {name}, and the file gives that name the number {}", node.vmid.0);
         let fault = Fault::guard(subject, evidence);
         return Some(fault.next(format!("give it its number {vmid} and its address again; castle moves no node")));
+    }
+    if guest.is_protected {
+        return Some(Fault::guard(subject, "is protected from removal").next(unprotect(*vmid)));
     }
     name.starts_with(&format!("{castle}-cp-")).then(|| {
         let fault = Fault::guard(subject, "is a control plane, and castle takes none away yet");

@@ -31,6 +31,9 @@ pub const TALOSCONFIG: &str = "TALOSCONFIG";
 /// The name of the sealed bundle in the vault.
 pub const BUNDLE: &str = "TALOS_BUNDLE";
 
+/// The format of the sealed bundle. What is written here is found again by castles to come.
+const FORMAT: u64 = 1;
+
 /// What is good for less than that is issued anew.
 const LEAST: Duration = Duration::from_hours(30 * 24);
 
@@ -196,7 +199,8 @@ impl Gate for BegunFile {
 }
 
 fn sealed(seal: &Seal, generation: u64, bundle: &Secret, beginning: &Beginning) -> Result<Secret, String> {
-    let plain = json!({"generation": generation, "bundle": bundle.expose(), "etcd": beginning.json()});
+    let plain =
+        json!({"format": FORMAT, "generation": generation, "bundle": bundle.expose(), "etcd": beginning.json()});
     let plain = Zeroizing::new(plain.to_string());
     let sealed = seal.seal(plain.as_bytes(), &[]).map_err(|error| error.to_string())?;
     Ok(Secret::from(STANDARD.encode(sealed)))
@@ -210,12 +214,27 @@ fn sealed(seal: &Seal, generation: u64, bundle: &Secret, beginning: &Beginning) 
 pub fn opened(seal: &Seal, sealed: &Secret) -> Result<Saved, String> {
     let bytes = STANDARD.decode(sealed.expose().trim()).map_err(|_| "it is no base64".to_owned())?;
     let opened = seal.open(&bytes).map_err(|error| error.to_string())?;
-    let mut plain: Value =
-        serde_json::from_slice(&opened.plain).map_err(|_| "what is in it is no bundle".to_owned())?;
+    read(&opened.plain)
+}
+
+/// What is inside of the seal.
+fn read(plain: &[u8]) -> Result<Saved, String> {
+    let no_bundle = || "what is in it is no bundle".to_owned();
+    let mut plain: Value = serde_json::from_slice(plain).map_err(|_| no_bundle())?;
+    match plain["format"].as_u64() {
+        Some(FORMAT) => {}
+        Some(format) if format > FORMAT => {
+            return Err(format!("a newer castle wrote it (format {format}; this one knows {FORMAT}): use that one"));
+        }
+        None if plain["bundle"].is_string() => {
+            return Err("a castle older than 0.2 wrote it: take the castle down with the one that raised it".to_owned());
+        }
+        _ => return Err(no_bundle()),
+    }
     let beginning = Beginning::read(&plain["etcd"]);
     match (plain["generation"].as_u64(), plain["bundle"].take()) {
         (Some(generation), Value::String(bundle)) => Ok(Saved { generation, bundle: Secret::from(bundle), beginning }),
-        _ => Err("what is in it is no bundle".to_owned()),
+        _ => Err(no_bundle()),
     }
 }
 
@@ -244,4 +263,24 @@ pub fn clear(graph: &mut GraphBuilder, shelf: Shelf, castle: &Castle) -> StepId 
     let step = id("vault", castle);
     graph.step(step.clone(), Place::default(), (), RemoveFiles::new(shelf));
     step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As they were written, without the seal.
+    #[test]
+    fn recorded_bundles_are_read() {
+        let recorded =
+            br#"{"bundle":"cluster: {}\n","etcd":{"begun":true,"first":"blue-cp-1"},"format":1,"generation":3}"#;
+        let Saved { generation, bundle, beginning } = read(recorded).unwrap();
+        assert_eq!(beginning, Some(Beginning { first: "blue-cp-1".to_owned(), has_begun: true }));
+        assert_eq!((generation, bundle.expose()), (3, "cluster: {}\n"));
+        let refused = |plain: &str| read(plain.as_bytes()).unwrap_err();
+        assert!(refused(r#"{"bundle":"cluster: {}\n","generation":3}"#).contains("older than 0.2"));
+        assert!(refused(r#"{"bundle":{},"format":2}"#).contains("a newer castle wrote it (format 2"));
+        assert_eq!(refused("{}"), "what is in it is no bundle");
+        assert_eq!(refused("planted"), "what is in it is no bundle");
+    }
 }

@@ -13,7 +13,7 @@ mod wanted;
 
 pub use adopt::{Candidate, MarkGuest, Unmarked, candidate};
 pub use begun::{MarkBegun, Noted};
-pub use gone::{Reach, Remains, RemoveDownloads, RemoveGuest};
+pub use gone::{Reach, Remains, RemoveDownloads, RemoveGuest, unprotect};
 pub use ground::{Ground, Guests};
 pub use guest::{MakeGuest, Sight, Standing, There};
 pub use image::{DropOldImages, Found, Image, MakeImage, Stage, Template};

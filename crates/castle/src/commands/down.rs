@@ -7,7 +7,7 @@ use std::time::Duration;
 use castle_engine::{CastleId, Fault, Graph, GraphBuilder, Lease, Outcome, StateError, Taking, lineage};
 use castle_layers::platform::{self, Doomed, Whose};
 use castle_layers::vault;
-use castle_proxmox::steps::Reach;
+use castle_proxmox::steps::{Reach, unprotect};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -119,8 +119,10 @@ pub(crate) fn left_alone(guest: &Doomed) -> String {
     let why = match guest.whose {
         Whose::Ours => "this castle's".to_owned(),
         Whose::Others => "another castle's".to_owned(),
-        Whose::Copied(original) => format!("a copy of VM {original} that somebody made"),
-        Whose::Unreadable(format) => format!("which {format}"),
+        Whose::Copied(original) => {
+            format!("a copy of VM {original} that somebody made (if it runs, it may have that one's address)")
+        }
+        Whose::Unreadable(format) => format!("which {format}: {}", format.next()),
         Whose::Unmarked => "without a mark".to_owned(),
     };
     format!("left alone: VM {vmid} ({name}) on {host}, {why}")
@@ -289,7 +291,9 @@ impl<'r> Removal<'r> {
             let name = if guest.name.is_empty() { String::new() } else { format!(" ({})", guest.name) };
             let once = if unseen.contains(host) { format!("once {host} answers, ") } else { String::new() };
             let told = format!("VM {vmid}{name} on {host}");
-            Leftover { told, next: format!("{once}run the same command again"), object: object(&guest) }
+            let next = if guest.is_protected { unprotect(vmid) } else { format!("{once}run the same command again") };
+            let told = if guest.is_protected { format!("{told}, which is protected from removal") } else { told };
+            Leftover { told, next, object: object(&guest) }
         };
         match platform::within(&self.stand.ground(castle, false)).await {
             Ok(now) => {

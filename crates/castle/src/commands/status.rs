@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use castle_engine::{Impact, Outcome, Report, StepId};
 use castle_layers::gitops::{Following, Weight};
+use castle_layers::platform::{Doomed, Whose};
 use castle_layers::{cluster, gitops, layer_of, platform};
 use castle_spec::model::ComponentOwner;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::commands::down::left_alone;
 use crate::commands::owners::connect;
 use crate::doors::Doors;
 use crate::furnish::Unwanted;
@@ -72,6 +74,10 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
         rows.push([name, unknown(), guest.vmid.to_string(), host, unknown(), LEFT_OUT.to_owned()]);
     }
     printer.say(&table(&rows));
+    let copies = platform::copies(&ground, &survey.guests).await;
+    for copy in &copies {
+        printer.say(&left_alone(copy));
+    }
     let is_there = stand.kept.nodes.iter().any(|node| survey.guests.contains_key(&node.vmid.0));
     let mut gates = cluster::gates(&stand.kept.castle, &stand.kept.nodes);
     gates.extend(gitops::gates(&stand.kept.castle));
@@ -130,6 +136,13 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
         "kustomizations": following.iter().map(object).collect::<Vec<Value>>(),
         "handover": revision.map(|revision| json!({"revision": revision})),
     });
+    if !copies.is_empty() {
+        let object = |copy: &Doomed| match copy.whose {
+            Whose::Copied(original) => json!({"vmid": copy.vmid, "name": copy.name, "host": copy.host, "of": original}),
+            _ => Value::Null,
+        };
+        told["copies"] = copies.iter().map(object).collect();
+    }
     if !unwanted.is_empty() {
         told["unwanted"] = unwanted.iter().map(Unwanted::object).collect();
     }

@@ -128,7 +128,7 @@ fn lasting(text: &str) -> String {
     let is_lasting = |line: &&str| !DRAWN_LINES.iter().any(|drawn| line.starts_with(drawn));
     let told: Vec<&str> = text.lines().filter(is_lasting).collect();
     let told = told.join("\n");
-    // In notes of the vault it is the last word.
+    // In notes of the vault it is among the last words.
     told.split_once(", lineage ").map_or(told.as_str(), |(before, _)| before).to_owned()
 }
 

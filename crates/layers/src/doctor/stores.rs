@@ -107,10 +107,9 @@ fn judge(purpose: &Purpose<'_>, host: &str, storages: &[Storage], hidden: bool, 
                 .next(format!("correct platform.proxmox.storage.{key} in castle.yaml")),
         );
     };
-    if !storage.is_active {
-        return Some(
-            Finding::wrong("storage", subject, "is there, but not active").next(format!("on {host}: pvesm status")),
-        );
+    if !storage.is_enabled {
+        let next = format!("as root: pvesm set {name} --disable 0, or name another storage in castle.yaml");
+        return Some(Finding::wrong("storage", subject, "is there, but disabled").next(next));
     }
     if !storage.content.contains(*content) {
         let is: Vec<&str> = storage.content.iter().map(String::as_str).collect();
@@ -118,6 +117,14 @@ fn judge(purpose: &Purpose<'_>, host: &str, storages: &[Storage], hidden: bool, 
         let wanted = is.iter().copied().chain([*content]).collect::<Vec<_>>().join(",");
         return Some(
             Finding::wrong("storage", subject, evidence).next(format!("as root: pvesm set {name} --content {wanted}")),
+        );
+    }
+    if !storage.is_active {
+        // A busy host answers like this of storages that are well.
+        let evidence = format!("{host} does not say that it is active: how full it is, nobody knows");
+        return Some(
+            Finding::unknown("storage", subject, evidence)
+                .next(format!("look again in a minute; on {host}: pvesm status")),
         );
     }
     let (free, total) = (storage.free?, storage.total?);

@@ -181,6 +181,7 @@ fn down_ends_whatever_is_stuck_and_names_it() {
         room.datacenter.set_lock(422, Some("backup"));
         assert!(room.datacenter.change_guest(423, &[("protection", Some("1"))]));
         let report = room.down().await;
+        assert!(room.datacenter.look().guests[&423].running, "what is protected is not even stopped");
         let found = faults(&report);
         assert!(
             found.iter().any(|fault| fault.subject.contains("422") && fault.next.contains("qm unlock")),
@@ -196,6 +197,92 @@ fn down_ends_whatever_is_stuck_and_names_it() {
         assert!(room.datacenter.change_guest(423, &[("protection", None)]));
         done(&room.down().await);
         assert!(room.datacenter.look().guests.keys().all(|vmid| *vmid < 421));
+    });
+}
+
+/// Has the next task of a kind fail with this sentence, and tells this log of it.
+struct Teller {
+    log: Vec<&'static str>,
+}
+
+impl Witness for Teller {
+    fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+        if asked.path.ends_with("/log") {
+            let lines = self.log.iter().enumerate().map(|(n, line)| json!({"n": n + 1, "t": line}));
+            return Some(Reply::data(&lines.collect()));
+        }
+        Some(handle())
+    }
+}
+
+/// As Proxmox and the programs it runs have said it.
+#[test]
+fn an_image_that_is_not_there_is_the_end_and_is_told_in_the_words_of_the_log() {
+    let said = |status: &'static str| {
+        vec![
+            "downloading http://factory/x.qcow2 to /var/lib/vz/import/x.qcow2",
+            "--2026-11-16 13:30:40--  http://factory/x.qcow2",
+            "HTTP request sent, awaiting response... 404 File not found",
+            status,
+            "",
+            "TASK ERROR: download failed: exit code 8",
+        ]
+    };
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        room.datacenter.end_next_task("download", Ending::Fails("download failed: exit code 8".to_owned()));
+        room.datacenter.watch(Arc::new(Teller { log: said("2026-11-16 13:30:40 ERROR 404: File not found.") }));
+        let report = room.up().await;
+        let found = faults(&report);
+        let [fault] = found.as_slice() else { panic!("{found:#?}") };
+        assert!(fault.is_final() && fault.evidence.contains("ERROR 404: File not found."), "{fault:#?}");
+        assert!(fault.next.contains("talos.version") && !fault.evidence.contains("awaiting"), "{fault:#?}");
+        assert!(room.requests().keys().all(|request| !request.ends_with("/status/start")));
+    });
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        room.datacenter.end_next_task("download", Ending::Fails("download failed: exit code 8".to_owned()));
+        room.datacenter.watch(Arc::new(Teller { log: said("2026-11-16 13:30:40 ERROR 503: Service Unavailable.") }));
+        done(&room.up().await);
+    });
+}
+
+#[test]
+fn what_a_program_said_is_told_with_the_task_that_failed() {
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        room.datacenter.end_next_task("qmstart", Ending::Fails("start failed: QEMU exited with code 1".to_owned()));
+        let log = vec![
+            "kvm: -drive file=/var/lib/vz/images/421/vm-421-disk-0.qcow2: Could not open it: Permission denied",
+            "TASK ERROR: start failed: QEMU exited with code 1",
+        ];
+        room.datacenter.watch(Arc::new(Teller { log }));
+        let report = room.up().await;
+        let found = faults(&report);
+        assert!(found.len() == 1 && found[0].evidence.contains("Could not open it: Permission denied"), "{found:#?}");
+    });
+}
+
+/// A busy host says that a storage is not active, with zeros for sizes.
+#[test]
+fn a_storage_that_is_not_active_is_not_full() {
+    struct Busy;
+    impl Witness for Busy {
+        fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+            let mut reply = handle();
+            let rows = reply.body.as_mut().filter(|_| asked.path == "/nodes/pve/storage");
+            for row in rows.and_then(|body| body["data"].as_array_mut()).into_iter().flatten() {
+                for key in ["active", "total", "avail", "used"] {
+                    row[key] = json!(0);
+                }
+            }
+            Some(reply)
+        }
+    }
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        room.datacenter.watch(Arc::new(Busy));
+        done(&room.up().await);
     });
 }
 

@@ -124,6 +124,32 @@ fn memory_that_is_changed_by_hand_is_found_by_the_list_and_mended_by_any_run() {
     });
 }
 
+/// Somebody has written what would hold from the next start on. Nothing is to be restarted for it: it is told, and called off.
+#[test]
+fn what_only_waits_for_the_next_start_is_called_off_without_one() {
+    in_virtual_time(async |clock| {
+        let room = Room::plain(&small(), clock);
+        done(&room.up().await);
+        let (client, subject) = (room.client(), "by hand");
+        let form = castle_proxmox::model::Form::new().with("memory", 2048).with("cores", 1);
+        client.change(subject, castle_http::Method::PUT, "/nodes/pve/qemu/421/config", &form).await.unwrap();
+        assert!(!room.datacenter.look().guests[&421].pending.is_empty());
+        let plan = room.plan(true).await;
+        let found = changes(&plan);
+        let [change] = found.as_slice() else { panic!("{found:#?}") };
+        assert_eq!((change.verb.as_str(), change.impact), ("configure", Impact::InPlace));
+        let told: Vec<&str> = change.differences.iter().map(|it| it.field.as_str()).collect();
+        assert_eq!(told, ["cores", "memory"]);
+        let ground = room.ground(true);
+        let survey = castle_layers::survey(&ground, &room.site).await.unwrap();
+        done(&room.run(&room.graph(&ground, &survey), true).await);
+        let look = room.datacenter.look();
+        assert!(look.guests[&421].pending.is_empty(), "{:?}", look.guests[&421].pending);
+        assert!(look.tasks.iter().all(|task| task.kind != "qmreboot"), "{:#?}", look.tasks);
+        done(&room.plan(true).await);
+    });
+}
+
 #[test]
 fn guests_are_restarted_one_at_a_time() {
     in_virtual_time(async |clock| {

@@ -192,6 +192,7 @@ impl Room {
             name: name.into(),
             kind: kind.into(),
             content: ["images", "import"].map(str::to_owned).into(),
+            is_enabled: true,
             is_active: true,
             is_shared: false,
             total: None,
@@ -231,7 +232,8 @@ impl Room {
                 return None;
             };
             let is_template = guest.config.get("template").is_some_and(|template| template == "1");
-            Some(Doomed { vmid: guest.vmid, name: mark.name, host: guest.host, is_template, whose: Whose::Ours })
+            let (host, is_protected) = (guest.host, false);
+            Some(Doomed { vmid: guest.vmid, name: mark.name, host, is_template, is_protected, whose: Whose::Ours })
         });
         let (mut graph, doomed): (_, Vec<Doomed>) = (GraphBuilder::new(), ours.collect());
         platform::raze(&mut graph, &self.ground(false), &self.site, &doomed, Reach::Marked, &self.site.hosts);

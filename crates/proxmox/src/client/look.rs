@@ -58,6 +58,8 @@ impl Client {
     pub async fn is_quorate(&self) -> Result<Option<bool>, Refusal> {
         let rows = self.get("the state of the cluster", "/cluster/status", &Form::new()).await?;
         let cluster = rows.as_array().and_then(|rows| rows.iter().find(|row| row["type"] == "cluster"));
+        // The same answer tells the name, so that nobody need ask again.
+        let _ = self.cluster.set(cluster.and_then(|row| row["name"].as_str()).map(str::to_owned));
         Ok(cluster.map(|row| row["quorate"] == 1 || row["quorate"] == "1" || row["quorate"] == true))
     }
 

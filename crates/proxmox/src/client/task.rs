@@ -4,14 +4,21 @@ use std::time::Duration;
 
 use castle_engine::pace;
 use castle_http::Method;
+use serde_json::Value;
 
 use super::{Client, part};
 use crate::model::{ErrorClass, Form, Refusal, TaskEnd, Upid, each};
 
 /// The longest wait between two looks at a task. Most are over within a second.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// How much of the log of a task that failed is read.
-const LOG_LINES: u32 = 500;
+/// How much of the log of a task that failed is read: downloads and copies tell in it how far they are.
+const LOG_LINES: u32 = 5_000;
+/// The most letters of a line that are shown.
+const LONGEST_LINE: usize = 200;
+/// What the last line of a task that failed begins with.
+const END: &str = "TASK ERROR:";
+/// What lines begin with that only tell what was asked for.
+const ECHOES: [&str; 7] = ["update VM ", "downloading ", "--", "creating ", "create ", "Formatting ", "transferred "];
 /// How many looks in a row may fail before nobody knows what became of a task.
 const PATIENCE: u32 = 5;
 
@@ -50,25 +57,39 @@ impl Client {
             TaskEnd::WithWarnings(count) => Ok(count),
             TaskEnd::Killed => Err(refusal(ErrorClass::Unknown, format!("its task was killed ({upid})"))),
             TaskEnd::Failed(sentence) => match ErrorClass::of_sentence(&sentence) {
-                // Some programs that a task runs tell the reason in its log alone.
-                ErrorClass::Other => {
-                    let (class, line) = self.reason(subject, &upid).await.unwrap_or((ErrorClass::Other, String::new()));
-                    let sentence = if line.is_empty() { sentence } else { format!("{sentence} ({line})") };
+                // What passes is tried again, and tells all.
+                class @ (ErrorClass::LockTimeout | ErrorClass::Locked | ErrorClass::NoWorker) => {
                     Err(refusal(class, sentence))
                 }
-                class => Err(refusal(class, sentence)),
+                class => {
+                    let (class, reason) = self.reason(subject, &upid, class).await;
+                    let is_new = |line: &String| !sentence.contains(line.as_str());
+                    let told = reason.filter(is_new).map(|line| format!("{sentence} ({line})"));
+                    Err(refusal(class, told.unwrap_or(sentence)))
+                }
             },
         }
     }
 
-    /// The line of a task's log that tells why it failed, if one does.
-    async fn reason(&self, subject: &str, upid: &Upid) -> Option<(ErrorClass, String)> {
+    /// What the log of a task tells of why it failed. The sentence it ended with is often only that a program failed; what that one
+    /// said is the line before.
+    async fn reason(&self, subject: &str, upid: &Upid, class: ErrorClass) -> (ErrorClass, Option<String>) {
         let path = format!("/nodes/{}/tasks/{}/log", part(&upid.node), part(&upid.to_string()));
-        let lines = self.get(subject, &path, &Form::new().with("limit", LOG_LINES)).await.ok()?;
-        let lines =
-            each(&lines, |line| line["t"].as_str().map(|text| text.trim().chars().take(200).collect::<String>()));
-        let classed = lines.into_iter().rev().map(|line| (ErrorClass::of_sentence(&line), line));
-        classed.into_iter().find(|(class, _)| *class != ErrorClass::Other)
+        let Ok(lines) = self.get(subject, &path, &Form::new().with("limit", LOG_LINES)).await else {
+            return (class, None);
+        };
+        let shown = |line: &Value| {
+            Some(line["t"].as_str()?.trim().chars().take(LONGEST_LINE).collect())
+                .filter(|line: &String| !line.is_empty())
+        };
+        let lines = each(&lines, shown);
+        // Of what programs say, only this means the same everywhere: others' words of what is not found are no word on guests.
+        let is_passing = |class: &ErrorClass| matches!(class, ErrorClass::LockTimeout | ErrorClass::NoSpace);
+        let said = lines.iter().rev().map(|line| ErrorClass::of_sentence(line)).find(is_passing);
+        let class = if class == ErrorClass::Other { said.unwrap_or(class) } else { class };
+        let before = lines.into_iter().rev().find(|line| !line.starts_with(END));
+        let is_echo = |line: &String| ECHOES.iter().any(|echo| line.starts_with(echo)) || line.ends_with("...");
+        (class, before.filter(|line| !is_echo(line)))
     }
 
     /// Follows a task to its end, within a bound.

@@ -56,7 +56,7 @@ pub enum ErrorClass {
 }
 
 /// Sentences and what they mean; the first that is found decides, so the special comes before the general.
-const SENTENCES: [(&str, ErrorClass); 28] = [
+const SENTENCES: [(&str, ErrorClass); 29] = [
     ("got timeout", ErrorClass::LockTimeout),
     ("got lock request timeout", ErrorClass::LockTimeout),
     ("unable to acquire lock", ErrorClass::LockTimeout),
@@ -67,6 +67,7 @@ const SENTENCES: [(&str, ErrorClass); 28] = [
     ("protection mode enabled", ErrorClass::Protected),
     ("can't remove VM", ErrorClass::Protected),
     ("already exists", ErrorClass::Exists),
+    ("refusing to override existing file", ErrorClass::Exists),
     ("File exists", ErrorClass::Exists),
     ("already running", ErrorClass::Running),
     ("not running", ErrorClass::NotRunning),

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::since::is_settled;
+use super::since::{is_settled, is_since, tells_since};
 
 /// A number, however it is written.
 fn number(value: &Value) -> Option<u64> {
@@ -109,6 +109,12 @@ impl Guest {
         }
     }
 
+    /// Whether it bears the tags of another guest of castle's, as a copy of that one does: or one that castle is just making.
+    #[must_use]
+    pub fn looks_copied(&self) -> bool {
+        !tells_since(&self.tags, self.vmid) && self.tags.iter().any(|tag| is_since(tag))
+    }
+
     /// Whether it is a template, as far as the list can tell.
     #[must_use]
     pub fn is_template(&self) -> Option<bool> {
@@ -152,11 +158,13 @@ pub struct Storage {
     pub kind: String,
     /// What may be kept in it.
     pub content: BTreeSet<String>,
-    /// Whether it can be used now.
+    /// Whether it may be used.
+    pub is_enabled: bool,
+    /// Whether its host has found it to be there. A busy host says of any that it is not.
     pub is_active: bool,
     /// Whether all hosts see the same.
     pub is_shared: bool,
-    /// Its size in bytes.
+    /// Its size in bytes; nothing if it was not found to be there.
     pub total: Option<u64>,
     /// What is free of it.
     pub free: Option<u64>,
@@ -164,15 +172,19 @@ pub struct Storage {
 
 impl Storage {
     pub(crate) fn read(row: &Value) -> Option<Self> {
+        // Absent means that nothing speaks against it.
+        let is_active = row.get("active").is_none_or(flag);
+        // Of one that was not found to be there, sizes are zeros that mean nothing.
+        let size = |key: &str| number(&row[key]).filter(|_| is_active);
         Some(Self {
             name: text(&row["storage"])?,
             kind: text(&row["type"]).unwrap_or_default(),
             content: words(&row["content"], &[',', ' ']),
-            // Absent means that nothing speaks against it.
-            is_active: row.get("active").is_none_or(flag) && row.get("enabled").is_none_or(flag),
+            is_enabled: row.get("enabled").is_none_or(flag),
+            is_active,
             is_shared: flag(&row["shared"]),
-            total: number(&row["total"]),
-            free: number(&row["avail"]),
+            total: size("total"),
+            free: size("avail"),
         })
     }
 
@@ -267,6 +279,12 @@ impl Config {
     pub fn is_template(&self) -> bool {
         self.get("template") == Some("1")
     }
+
+    /// Whether somebody has protected it from removal.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.get("protection") == Some("1")
+    }
 }
 
 /// Which Proxmox VE.
@@ -315,6 +333,18 @@ mod tests {
         row["tags"] = json!("castle;castle-since-421-1000");
         let settled = read(&row).unwrap();
         assert_eq!((settled.is_running(), settled.is_template()), (Some(true), Some(false)));
+    }
+
+    #[test]
+    fn how_full_a_storage_is_that_is_not_active_is_not_known() {
+        let row = |active: u8| {
+            Storage::read(
+                &json!({"storage": "local", "type": "dir", "content": "images,import", "enabled": 1, "shared": 0,
+                "active": active, "total": 0, "used": 0, "avail": 0}),
+            )
+        };
+        assert!(row(0).is_some_and(|it| it.is_enabled && !it.is_active && it.free.is_none() && it.total.is_none()));
+        assert!(row(1).is_some_and(|it| it.is_active && it.free == Some(0)));
     }
 
     #[test]

@@ -64,15 +64,32 @@ impl RemoveGuest {
         }
         let called = config.get("name").unwrap_or_default();
         match self.ground.owner(self.vmid, config).await? {
-            Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == self.name => Ok(()),
+            Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == self.name => self.unprotected(config),
             Owner::Ours(mark) | Owner::Earlier(mark) => guard(format!("is `{}` by now", mark.name)),
             Owner::Other(mark) => guard(format!("belongs to {} (lineage {})", mark.castle.name, mark.castle.lineage)),
             Owner::Copy(mark) => guard(mark.told_as_copy()),
             Owner::Unreadable(format) => Err(Fault::guard(self.subject(), format.to_string()).next(format.next())),
-            Owner::Stranger if self.reach == Reach::Unmarked && called == self.name => Ok(()),
+            Owner::Stranger if self.reach == Reach::Unmarked && called == self.name => self.unprotected(config),
             Owner::Stranger => guard(format!("is not castle's: it is called `{called}` and has no mark")),
         }
     }
+
+    /// Holds that nobody has protected it from removal. Proxmox says so only when it is stopped already.
+    fn unprotected(&self, config: &Config) -> Result<(), Fault> {
+        if !config.is_protected() {
+            return Ok(());
+        }
+        Err(Fault::new(Class::Final, self.subject(), "is protected from removal: it stays as it is")
+            .next(unprotect(self.vmid)))
+    }
+}
+
+/// What lets a protected guest go.
+#[must_use]
+pub fn unprotect(vmid: u32) -> String {
+    format!(
+        "if it is to go, on its host: qm set {vmid} --protection 0 (or Options > Protection), then run the same command again"
+    )
 }
 
 impl Step for RemoveGuest {

@@ -186,13 +186,19 @@ impl MakeGuest {
     /// What one write brings about. The tags tell that all is as wanted, so they come last: with the rest if that is taken up
     /// at once.
     fn writes(&self, there: &There) -> Vec<Deviation> {
-        let is_running = there.live.is_some();
         let mut writes = self.wanted.deviations(&there.config);
-        let waits = |deviation: &Deviation| deviation.impact(is_running) != Impact::InPlace;
+        let waits = |deviation: &Deviation| self.impact(there, deviation) != Impact::InPlace;
         if !writes.iter().any(waits) && self.stale(there).is_empty() {
             writes.extend(self.wanted.tags_deviation(&self.ground.castle, &there.config));
         }
         writes
+    }
+
+    /// What it takes to bring an option about. One that only waits for the next start, while the running guest has it as wanted, is
+    /// called off by writing it: nothing is restarted for it.
+    fn impact(&self, there: &There, deviation: &Deviation) -> Impact {
+        let differs = |live: &Config| self.wanted.deviations(live).iter().any(|it| it.option == deviation.option);
+        deviation.impact(there.live.as_ref().is_some_and(differs))
     }
 
     /// What the running guest does not have yet, although it is written.
@@ -253,7 +259,6 @@ impl Step for MakeGuest {
         if !lost.is_empty() {
             return change("replace", Impact::Replace, &lost);
         }
-        let is_running = there.live.is_some();
         if let Some(grow) = rest.iter().find(|deviation| matches!(deviation.remedy, Remedy::Grow(_))) {
             return change("resize", Impact::InPlace, std::slice::from_ref(grow));
         }
@@ -264,7 +269,7 @@ impl Step for MakeGuest {
             return change("restart", Impact::Reboot, &stale);
         }
         if !writes.is_empty() {
-            let impact = writes.iter().map(|deviation| deviation.impact(is_running)).max().unwrap_or(Impact::InPlace);
+            let impact = writes.iter().map(|deviation| self.impact(there, deviation)).max().unwrap_or(Impact::InPlace);
             return change("configure", impact, &writes);
         }
         if self.wanted.pool.is_some() && there.pool != self.wanted.pool {

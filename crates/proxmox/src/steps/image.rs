@@ -161,8 +161,15 @@ impl MakeImage {
                     ));
                 }
                 Owner::Ours(mark) | Owner::Earlier(mark) => found.others.push((vmid, mark.name)),
-                Owner::Other(_) | Owner::Copy(_) | Owner::Unreadable(_) | Owner::Stranger => {
-                    strangers.push(format!("VM {vmid} ({})", config.get("name").unwrap_or("without a name")));
+                owner => {
+                    let what = match owner {
+                        Owner::Unreadable(format) => {
+                            return Err(Fault::guard(format!("VM {vmid}"), format.to_string()).next(format.next()));
+                        }
+                        Owner::Copy(mark) => format!(", a copy of VM {}", mark.place.vmid),
+                        _ => String::new(),
+                    };
+                    strangers.push(format!("VM {vmid} ({}{what})", config.get("name").unwrap_or("without a name")));
                 }
             }
         }
@@ -185,7 +192,7 @@ impl MakeImage {
         *self.untidy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn download(&self) -> Result<(), Refusal> {
+    async fn download(&self) -> Result<(), Fault> {
         let Image { url, sha256, host, storage, .. } = &self.image;
         let mut form = Form::new()
             .with("url", url)
@@ -196,7 +203,20 @@ impl MakeImage {
             form = form.with("checksum", sha256).with("checksum-algorithm", "sha256");
         }
         let path = format!("/nodes/{}/storage/{}/download-url", part(host), part(storage));
-        self.ground.client.run(&self.subject(), Method::POST, &path, &form, Bound::LONG).await.map(|_| ())
+        let done = self.ground.client.run(&self.subject(), Method::POST, &path, &form, Bound::LONG).await;
+        done.map(|_| ()).map_err(|refusal| self.undelivered(refusal))
+    }
+
+    /// Why there is no download. What a server says of the image is its last word, unless it says that it cannot answer now.
+    fn undelivered(&self, refusal: Refusal) -> Fault {
+        let Some(status) = http_status(&refusal.sentence) else { return refusal.into() };
+        let is_passing = status >= 500 || status == 429;
+        let class = if is_passing { Class::RetryableAfter(None) } else { Class::Final };
+        let next = format!(
+            "does {} have that image? talos.version, talos.extensions and talos.image in castle.yaml say which",
+            self.image.url
+        );
+        Fault::new(class, refusal.subject, refusal.sentence).next(next)
     }
 
     async fn create(&self, vmid: u32, operation: &Operation) -> Result<(), Refusal> {
@@ -226,6 +246,12 @@ impl MakeImage {
             result => result.map(|_| ()),
         }
     }
+}
+
+/// The status that a server answered a download with, as the program says that a host downloads with: `ERROR 404: Not Found.`
+fn http_status(sentence: &str) -> Option<u16> {
+    let (_, rest) = sentence.rsplit_once("ERROR ")?;
+    rest.get(..3)?.parse().ok().filter(|_| rest[3..].starts_with(':'))
 }
 
 /// Where a volume is removed.

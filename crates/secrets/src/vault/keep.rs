@@ -8,7 +8,7 @@ use std::sync::Arc;
 use castle_engine::{CastleId, Change, Decision, Fault, Impact, Operation, Step};
 use castle_seams::BoxFuture;
 
-use super::{Folder, Vault, VaultError, VaultErrorKind};
+use super::{Entry, Folder, Vault, VaultError, VaultErrorKind};
 use crate::Secret;
 
 /// What is to be kept, by name: `KUBECONFIG`, `TALOSCONFIG`, the sealed bundle.
@@ -28,15 +28,59 @@ pub struct Shelf {
 
 /// What the note of a secret says that castle wrote.
 const MARK: &str = "kept by castle";
+/// The format of notes. What is written here is found again by castles to come: whatever changes gets a new number.
+const FORMAT: u32 = 1;
+
+/// What a note says that castle wrote: `kept by castle, note 1: blue, lineage abc123, life 2`. What follows is for castles to come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Note {
+    /// Which castle, in which of its lives.
+    Of(CastleId),
+    /// Castle wrote it in a format that this one does not read; and the castle's name, if it says so.
+    Unreadable(Option<String>),
+}
+
+impl Note {
+    fn read(note: &str) -> Option<Self> {
+        let rest = note.trim().strip_prefix(MARK)?;
+        let Some(rest) = rest.strip_prefix(", note ") else {
+            // As it was written before notes had a format.
+            let (name, _) = rest.strip_prefix(' ')?.split_once(", lineage ")?;
+            return Some(Self::Unreadable(Some(name.to_owned())));
+        };
+        let (format, rest) = rest.split_once(": ")?;
+        match format.parse::<u32>().ok()? {
+            FORMAT => {}
+            later if later > FORMAT => return Some(Self::Unreadable(None)),
+            _ => return None,
+        }
+        let (name, rest) = rest.split_once(", lineage ")?;
+        let (lineage, rest) = rest.split_once(", life ")?;
+        let generation = rest.split(", ").next()?.parse().ok()?;
+        Some(Self::Of(CastleId { name: name.to_owned(), lineage: lineage.to_owned(), generation }))
+    }
+}
+
+/// What to do about something with a note that cannot be read.
+const UNREADABLE: &str = "was kept by a castle of another version, whose notes this one does not read";
+const OTHER_CASTLE: &str = "take the castle down with the castle that raised it, or remove it there if that one is gone; a newer one reads newer notes";
 
 impl Shelf {
     /// What is noted at each secret.
     fn mark(&self) -> String {
-        format!("{MARK} {}, lineage {}", self.castle.name, self.castle.lineage)
+        let CastleId { name, lineage, generation } = &self.castle;
+        format!("{MARK}, note {FORMAT}: {name}, lineage {lineage}, life {generation}")
     }
 
     fn is_ours(&self, note: &str) -> bool {
-        note.trim() == self.mark()
+        let is_same = |castle: &CastleId| castle.name == self.castle.name && castle.lineage == self.castle.lineage;
+        matches!(Note::read(note), Some(Note::Of(castle)) if is_same(&castle))
+    }
+
+    /// Whether a note may be of this castle, and cannot be read.
+    fn is_unreadable(&self, note: &str) -> bool {
+        let may_be = |name: &Option<String>| name.as_ref().is_none_or(|name| *name == self.castle.name);
+        matches!(Note::read(note), Some(Note::Unreadable(name)) if may_be(&name))
     }
 
     /// What this castle has kept: needed on a machine that knows nothing of it. Nothing of others is among it.
@@ -46,6 +90,10 @@ impl Shelf {
     /// If the vault cannot be read, or hides the value of something that is the castle's own.
     pub async fn load(&self) -> Result<Files, VaultError> {
         let folder = self.vault.list(&self.path).await?.unwrap_or_default();
+        if let Some((name, _)) = folder.iter().find(|(_, entry)| self.is_unreadable(&entry.note)) {
+            let subject = format!("{name} in {}", self.path);
+            return Err(VaultError::new(VaultErrorKind::Invalid, subject, UNREADABLE).next(OTHER_CASTLE));
+        }
         let ours = folder.into_iter().filter(|(_, entry)| self.is_ours(&entry.note));
         let files = ours.map(|(name, entry)| match entry.value {
             Some(value) => Ok((name, value)),
@@ -70,8 +118,11 @@ impl Shelf {
     /// If the vault cannot be read.
     pub async fn owners(vault: &dyn Vault, path: &str) -> Result<BTreeSet<(String, String)>, VaultError> {
         let folder = vault.list(path).await?.unwrap_or_default();
-        let owners = folder.values().filter_map(|entry| owner(&entry.note));
-        Ok(owners.map(|(name, lineage)| (name.to_owned(), lineage.to_owned())).collect())
+        let owner = |entry: &Entry| match Note::read(&entry.note)? {
+            Note::Of(castle) => Some((castle.name, castle.lineage)),
+            Note::Unreadable(_) => None,
+        };
+        Ok(folder.values().filter_map(owner).collect())
     }
 
     fn hidden(&self, name: &str) -> VaultError {
@@ -79,11 +130,6 @@ impl Shelf {
         VaultError::new(VaultErrorKind::Hidden, format!("{name} in {}", self.path), evidence)
             .next("let the identity read values in that folder, not only describe them")
     }
-}
-
-/// The castle whose mark a note is, and its lineage.
-fn owner(note: &str) -> Option<(&str, &str)> {
-    note.trim().strip_prefix(MARK)?.trim().split_once(", lineage ")
 }
 
 /// Saves files in the castle's folder. It is done when they are read back equal.
@@ -105,7 +151,9 @@ impl SaveFiles {
             None => Some((name.as_str(), false)),
             Some(entry) => {
                 let is_equal = entry.value.as_ref().is_some_and(|is| vault.kept(wanted.expose()) == is.expose());
-                (!is_equal).then_some((name.as_str(), true))
+                // What an earlier life wrote is noted as this one's from now on.
+                let is_noted = entry.note.trim() == self.shelf.mark();
+                (!is_equal || !is_noted).then_some((name.as_str(), true))
             }
         });
         differing.collect()
@@ -126,8 +174,14 @@ impl Step for SaveFiles {
                 let Some(entry) = folder.get(name) else { continue };
                 if !self.shelf.is_ours(&entry.note) {
                     // Anything may be noted there: only what is a mark is shown.
-                    let evidence = match owner(&entry.note) {
-                        Some((other, _)) => format!("it is there already, kept by another castle of the name {other}"),
+                    let evidence = match Note::read(&entry.note) {
+                        Some(Note::Of(other)) => {
+                            format!("it is there already, kept by another castle of the name {}", other.name)
+                        }
+                        Some(Note::Unreadable(_)) => {
+                            let fault = Fault::guard(format!("{name} in {path} of the vault"), UNREADABLE);
+                            return Err(fault.next(OTHER_CASTLE));
+                        }
                         None => "it is there already, and castle did not write it".to_owned(),
                     };
                     return Err(Fault::guard(format!("{name} in {path} of the vault"), evidence)
@@ -227,4 +281,31 @@ impl Step for RemoveFiles {
     }
 
     fn output(&self, (): &(), _: &BTreeSet<String>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As they were written. What is here has to be told apart for as long as there are castles.
+    #[test]
+    fn recorded_notes_are_read() {
+        let blue = CastleId { name: "blue/proxmox".into(), lineage: "0123456789abcdef".into(), generation: 2 };
+        let of_blue = Some(Note::Of(blue));
+        assert_eq!(Note::read("kept by castle, note 1: blue/proxmox, lineage 0123456789abcdef, life 2"), of_blue);
+        let more = "kept by castle, note 1: blue/proxmox, lineage 0123456789abcdef, life 2, whatever comes: later\n";
+        assert_eq!(Note::read(more), of_blue);
+        let unversioned = Note::read("kept by castle blue/proxmox, lineage 0123456789abcdef");
+        assert_eq!(unversioned, Some(Note::Unreadable(Some("blue/proxmox".to_owned()))));
+        assert_eq!(Note::read("kept by castle, note 2: something else"), Some(Note::Unreadable(None)));
+        for other in [
+            "",
+            "mine",
+            "kept by castle",
+            "kept by castle, note 1: blue",
+            "kept by castle, note 0: blue, lineage a, life 1",
+        ] {
+            assert_eq!(Note::read(other), None, "{other}");
+        }
+    }
 }

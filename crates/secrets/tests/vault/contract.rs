@@ -194,7 +194,7 @@ fn what_is_saved_is_found_on_another_machine() {
         assert_eq!(found.0["KUBECONFIG"].expose(), "apiVersion: v1\nkind: Config\n");
         let notes = room.datacenter.vault(HOST).comments;
         let note = &notes["tazlab prod:/castle/blue/proxmox/KUBECONFIG"];
-        assert_eq!(note, "kept by castle blue, lineage abc123", "for people to read");
+        assert_eq!(note, "kept by castle, note 1: blue, lineage abc123, life 1", "for people to read");
         let owners = Shelf::owners(&room.client(), PATH).await.unwrap();
         assert_eq!(owners, [("blue".to_owned(), "abc123".to_owned())].into());
         let stranger = Shelf { castle: CastleId { lineage: "other".into(), ..castle() }, ..shelf(&room, PATH) };
@@ -219,6 +219,27 @@ fn what_is_not_castles_is_neither_changed_nor_removed() {
         assert_eq!(outcome(&saving(shelf_of_green), clock).await, Vec::<String>::new());
         let failed = outcome(&saving(shelf(&room, "/castle/shared")), clock).await;
         assert!(failed.len() == 1 && failed[0].contains("kept by another castle of the name green"), "{failed:?}");
+    });
+}
+
+/// What a castle of another version kept is named, and left as it is.
+#[test]
+fn what_an_unversioned_castle_kept_is_named_and_left_alone() {
+    in_virtual_time(async |clock| {
+        let room = Room::new(Arc::new(*clock));
+        let (vault, kept) = (shelf(&room, PATH).vault, [("KUBECONFIG".to_owned(), "theirs".to_owned().into())].into());
+        vault.ensure_folder(PATH).await.unwrap();
+        vault.upsert(PATH, &kept, "kept by castle blue, lineage abc123").await.unwrap();
+        let before = room.datacenter.vault(HOST);
+        let error = shelf(&room, PATH).load().await.unwrap_err();
+        assert!(
+            error.to_string().contains("of another version") && error.next.contains("take the castle down"),
+            "{error}"
+        );
+        let failed = outcome(&saving(shelf(&room, PATH)), clock).await;
+        assert!(failed.len() == 1 && failed[0].contains("of another version"), "{failed:?}");
+        assert_eq!(outcome(&removing(shelf(&room, PATH)), clock).await, Vec::<String>::new());
+        assert_eq!(room.datacenter.vault(HOST), before);
     });
 }
 

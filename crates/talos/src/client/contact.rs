@@ -97,30 +97,41 @@ impl Contact {
     /// Finds out who is there.
     ///
     /// A certificate that castle does not know is either that of a node in maintenance mode, which answers everybody, or that of
-    /// a stranger, who wants to know who asks.
+    /// a stranger, who wants to know who asks. A node that took its configuration between the two questions looks like a stranger,
+    /// too: so it is asked once more before it is taken for one.
     pub async fn probe(&self) -> Presence {
+        let refusal = match self.ask_as_own().await {
+            Ok(presence) => return presence,
+            Err(refusal) => refusal,
+        };
+        match self.maintenance.version().await {
+            Ok(version) => Presence::Maintenance(version),
+            // Not the node of the fingerprint.
+            Err(other) if other.class == ErrorClass::Stranger => Presence::Stranger(other),
+            Err(other) if self.wants_a_name(&other) => match self.ask_as_own().await {
+                Ok(presence) => presence,
+                Err(_) => Presence::Stranger(Refusal { class: ErrorClass::Stranger, ..refusal }),
+            },
+            Err(other) => Presence::Unreachable(other),
+        }
+    }
+
+    /// Who is there, asked as a node of this castle; or what a node says that does not know this castle's authority, or that it does
+    /// not know.
+    async fn ask_as_own(&self) -> Result<Presence, Refusal> {
         let refusal = match self.running.version().await {
-            Ok(version) if self.is_plain => return self.probe_plain(version).await,
-            Ok(version) => return Presence::Running(version),
+            Ok(version) if self.is_plain => return Ok(self.probe_plain(version).await),
+            Ok(version) => return Ok(Presence::Running(version)),
             Err(refusal) => refusal,
         };
         // Without TLS a node can only say what TLS would have found out.
         let is_told = self.is_plain && UNKNOWN_AUTHORITY.iter().any(|told| refusal.sentence.contains(told));
-        if refusal.class != ErrorClass::Stranger && !is_told {
-            return Presence::Unreachable(refusal);
-        }
-        match self.maintenance.version().await {
-            Ok(version) => Presence::Maintenance(version),
-            Err(other) => match other.class {
-                ErrorClass::Unwelcome => Presence::Stranger(refusal),
-                // Not the node of the fingerprint.
-                ErrorClass::Stranger => Presence::Stranger(other),
-                _ if self.is_plain && other.sentence.contains(UNNAMED) => {
-                    Presence::Stranger(Refusal { class: ErrorClass::Stranger, ..refusal })
-                }
-                _ => Presence::Unreachable(other),
-            },
-        }
+        if refusal.class == ErrorClass::Stranger || is_told { Err(refusal) } else { Ok(Presence::Unreachable(refusal)) }
+    }
+
+    /// Whether a node wants to know who asks, so that it is in maintenance mode no more.
+    fn wants_a_name(&self, refusal: &Refusal) -> bool {
+        refusal.class == ErrorClass::Unwelcome || self.is_plain && refusal.sentence.contains(UNNAMED)
     }
 
     /// Without TLS only the node's own word tells.

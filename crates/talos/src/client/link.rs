@@ -4,13 +4,13 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use castle_seams::{BoxFuture, ByteStream, Clock, Dial, Target, deadline};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::{AlertDescription, CertificateError, OtherError};
 use tokio::io::{AsyncReadExt, join, split};
 use tokio::sync::Mutex;
@@ -23,6 +23,7 @@ use tonic::{Request, Status};
 
 use super::refusal::ErrorClass;
 use super::trust::{self, Trust, TrustError};
+use crate::model::pki::Moment;
 
 /// How long the node may take for its first word. A server of gRPC speaks first; should one not, it is spoken to anyway.
 const FIRST_WORD: Duration = Duration::from_secs(1);
@@ -164,6 +165,8 @@ fn judge(error: &rustls::Error) -> (ErrorClass, String) {
     use AlertDescription as Alert;
     use CertificateError as Bad;
     let class = match error {
+        // Said of one that is not valid yet as well.
+        rustls::Error::AlertReceived(Alert::CertificateExpired) => ErrorClass::Untimely,
         rustls::Error::InvalidCertificate(bad) => match bad {
             Bad::NotValidYet | Bad::NotValidYetContext { .. } | Bad::Expired | Bad::ExpiredContext { .. } => {
                 ErrorClass::Untimely
@@ -175,7 +178,6 @@ fn judge(error: &rustls::Error) -> (ErrorClass, String) {
         rustls::Error::AlertReceived(
             Alert::AccessDenied
             | Alert::BadCertificate
-            | Alert::CertificateExpired
             | Alert::CertificateRequired
             | Alert::CertificateRevoked
             | Alert::CertificateUnknown
@@ -190,9 +192,26 @@ fn judge(error: &rustls::Error) -> (ErrorClass, String) {
         rustls::Error::InvalidCertificate(bad @ (Bad::UnknownIssuer | Bad::BadSignature)) => {
             format!("its certificate is not of this castle's authority ({bad:?})")
         }
+        rustls::Error::InvalidCertificate(Bad::NotValidYetContext { time, not_before }) => {
+            let (here, from) = (moment(*time), moment(*not_before));
+            let ahead = not_before.as_secs().saturating_sub(time.as_secs());
+            format!(
+                "its certificate is valid from {from} on, and here it is {here}: the two clocks differ by {ahead} s or more"
+            )
+        }
+        rustls::Error::InvalidCertificate(Bad::ExpiredContext { time, not_after }) => {
+            format!("its certificate was valid until {}, and here it is {}", moment(*not_after), moment(*time))
+        }
+        rustls::Error::AlertReceived(Alert::CertificateExpired) => {
+            "to the node, castle's certificate has expired or is not valid yet: by its clock it is another time than here".to_owned()
+        }
         error => error.to_string(),
     };
     (class, sentence)
+}
+
+fn moment(time: UnixTime) -> Moment {
+    Moment::of(UNIX_EPOCH + Duration::from_secs(time.as_secs()))
 }
 
 /// An error with what lies beneath it.

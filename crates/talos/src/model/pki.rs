@@ -31,6 +31,8 @@ const AUTHORITY_LIFETIME: Duration = Duration::from_hours(87_600);
 pub const YEAR: Duration = Duration::from_hours(8_760);
 /// How far the clock of an API server may be behind.
 const CLOCK_SKEW: Duration = Duration::from_secs(10);
+/// How far the clock of a node may be behind for the Talos API: one that was just started may not know the time yet.
+const NODE_CLOCK_SKEW: Duration = Duration::from_hours(1);
 
 /// The doors that making keys and certificates goes through.
 #[derive(Clone, Copy)]
@@ -148,7 +150,11 @@ pub async fn new_authority(authority: Authority, doors: Doors<'_>) -> Result<Cre
 /// If the authority cannot be used, the lifetime cannot be had, or a door fails.
 pub async fn new_talos_admin(talos: &Credential, lifetime: Duration, doors: Doors<'_>) -> Result<Credential, PkiError> {
     let subject = certificate::name(Some("os:admin"), None);
-    let not_before = doors.now();
+    if lifetime.is_zero() {
+        return Err(PkiError::Lifetime);
+    }
+    let not_before = doors.now().before(NODE_CLOCK_SKEW);
+    let lifetime = lifetime.saturating_add(NODE_CLOCK_SKEW);
     new_client(talos, KeyKind::Ed25519, &subject, KeyUsage::Signature, (not_before, lifetime), doors).await
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use castle_engine::Fault;
-use castle_seams::{Clock, Dial, Target};
+use castle_seams::{BoxFuture, ByteStream, Clock, Dial, DialError, Target};
 use castle_secrets::Secret;
 use castle_talos::client::{
     ApplyMode, Contact, Credentials, ErrorClass, Fingerprint, Identity, Presence, Refusal, Trust,
@@ -212,6 +212,53 @@ fn castle_is_told_when_it_is_not_welcome() {
             assert!(site.fake.asked().is_empty());
         });
     }
+}
+
+/// Goal: a node that takes its configuration while castle finds out who it is, is no stranger.
+#[test]
+fn a_node_that_leaves_maintenance_between_two_questions_is_known() {
+    /// The first who dials meets the node as it was.
+    struct Leaving {
+        before: Site,
+        after: Site,
+    }
+    impl Dial for Leaving {
+        fn dial<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn ByteStream>, DialError>> {
+            if self.before.connections() == 0 { self.before.dial(target) } else { self.after.dial(target) }
+        }
+    }
+    let (ours, itself) = (Authority::new(), Authority::new());
+    in_virtual_time(async |clock| {
+        let site = |tls| Site { tls: Some(tls), ..Site::new(clock) };
+        let before = site(acceptor(&itself.server("10.0.0.11"), None));
+        let after = site(acceptor(&ours.server("10.0.0.11"), Some(&ours)));
+        let (dial, clock): (Arc<dyn Dial>, Arc<dyn Clock>) = (Arc::new(Leaving { before, after }), Arc::new(*clock));
+        let contact = Contact::new("cp-1", &target(), &ours.credentials(), None, &dial, &clock).unwrap();
+        let found = contact.probe().await;
+        assert!(matches!(found, Presence::Running(_)), "{found:?}");
+    });
+}
+
+/// Goal: two clocks that differ are named as that, whoever notices it.
+#[test]
+fn clocks_that_differ_are_named() {
+    let authority = Authority::new();
+    let server = authority.server("10.0.0.11");
+    for (begin, end) in [((2035, 1, 1), FAR_OFF), (LONG_AGO, (2021, 1, 1))] {
+        let issued = authority.issue(&[], begin, end, ExtendedKeyUsagePurpose::ClientAuth);
+        let identity = Identity::from_pem(&issued.pem, &Secret::from(issued.key.serialize_pem())).unwrap();
+        let credentials = Credentials { identity, ..authority.credentials() };
+        let refusal = refused(probe(&credentials, None, acceptor(&server, Some(&authority))));
+        assert_eq!(refusal.class, ErrorClass::Untimely, "{refusal}");
+        assert!(refusal.sentence.contains("clock"), "{refusal}");
+        assert!(Fault::from(refusal).next.contains("clock"));
+    }
+    let early = authority.issue(&["10.0.0.11"], (2026, 9, 22), FAR_OFF, ExtendedKeyUsagePurpose::ServerAuth);
+    let refusal = refused(probe(&authority.credentials(), None, acceptor(&early, Some(&authority))));
+    assert!(
+        refusal.sentence.contains("2026-09-22 00:00:00 UTC") && refusal.sentence.contains("differ by"),
+        "{refusal}"
+    );
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! Goal: what bears a mark that is not this castle's to act on is named as what it is, by every verb, and never touched. Method: a castle with copies that a
+//! person made of its nodes, inside of its numbers and outside of them; and one whose marks are those of an unversioned castle.
+
+use castle_datacenter::blueprint::Stranger;
+
+use crate::output::Exit;
+use crate::rehearsal::fixture::{hold, in_a_world, written};
+use crate::rehearsal::{Life, forget};
+
+const BLUE: &str = "castle: blue
+platform: embedded
+talos: {version: v1.13.9, serviceAccountKey: p256, bundle: 'file:bundle.yaml'}
+kubernetes: {version: v1.36.3}
+network: {cidr: 127.42.0.0/24, gateway: 127.42.0.1, nameservers: [127.42.0.1], vip: 127.42.0.10}
+nodes:
+  controlPlanes: {count: 1, firstAddress: 127.42.0.11, cores: 4, memory: 4GiB, disk: 32GiB}
+  workers: {count: 1, firstAddress: 127.42.0.21, cores: 4, memory: 8GiB, disk: 32GiB}
+storage: none
+";
+const NODES: [u32; 2] = [1000, 1010];
+/// One within the castle's numbers, one outside of them.
+const COPIES: [u32; 2] = [1050, 300];
+
+/// Copies a guest as Proxmox does: with its name, its notes and its tags.
+fn copy(life: &Life, original: u32, vmid: u32) {
+    let config = life.datacenter.look().guests[&original].config.clone();
+    life.datacenter.add_guest(Stranger::new(vmid, "pve", "copy", "local-lvm", 1));
+    let copied = ["description", "tags", "name"].map(|option| (option, config.get(option).map(String::as_str)));
+    assert!(life.datacenter.change_guest(vmid, &copied));
+}
+
+#[test]
+fn copies_are_named_by_every_verb_and_touched_by_none() {
+    in_a_world(&written(BLUE), 5, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        COPIES.iter().for_each(|vmid| copy(life, NODES[1], *vmid));
+        let before = COPIES.map(|vmid| life.datacenter.digest_of(vmid));
+        let untouched = |life: &Life| assert_eq!(COPIES.map(|vmid| life.datacenter.digest_of(vmid)), before);
+        let both =
+            ["VM 1050 (blue-worker-1) on pve, a copy of VM 1010", "VM 300 (blue-worker-1) on pve, a copy of VM 1010"];
+        let told = life.run(&["status"]).await;
+        hold(&told, Exit::Done, &both);
+        hold(&told, Exit::Done, &["stands as its file says"]);
+        assert_eq!(told.printed.result["copies"][0]["of"], 1010);
+        life.tally.changes();
+        hold(&life.run(&["plan", "--exit-code", "--deep"]).await, Exit::Done, &[]);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        hold(&life.run(&["doctor"]).await, Exit::Done, &["VM 1050 (blue-worker-1) on pve: is a copy of VM 1010"]);
+        assert_eq!(life.tally.changes(), Vec::<String>::new());
+        // With the state lost, marks tell which castle it is; those of copies do not count.
+        forget(life);
+        hold(&life.run(&["adopt"]).await, Exit::Done, &["is known again"]);
+        untouched(life);
+        hold(&life.run(&["wipe", "--yes"]).await, Exit::Done, &["left alone: VM 1050 (blue-worker-1)"]);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        hold(
+            &life.run(&["down", "--yes"]).await,
+            Exit::Done,
+            &["left alone: VM 1050 (blue-worker-1)", "is left on its hypervisor"],
+        );
+        untouched(life);
+        // Of a castle that is gone, what is left is a stranger's.
+        forget(life);
+        hold(&life.run(&["status"]).await, Exit::Done, &["does not stand"]);
+        hold(&life.run(&["wipe", "--force-range", "--confirm", "blue"]).await, Exit::Done, &["left alone: VM 1050"]);
+        untouched(life);
+    });
+}
+
+/// A copy where a node should be is in the way, and nobody but its owner can clear it.
+#[test]
+fn a_copy_at_the_number_of_a_node_stops_that_node_and_is_named() {
+    in_a_world(&written(BLUE), 5, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.datacenter.remove_guest(NODES[1]);
+        copy(life, NODES[0], NODES[1]);
+        let before = life.datacenter.digest_of(NODES[1]);
+        let words = ["VM 1010", "is a copy of VM 1000", "move or remove the copy, or give this castle other vmids"];
+        hold(&life.run(&["up"]).await, Exit::Refused, &words);
+        hold(&life.run(&["doctor"]).await, Exit::Failed, &["is a copy of VM 1000"]);
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["left alone: VM 1010"]);
+        assert_eq!(life.datacenter.digest_of(NODES[1]), before);
+    });
+}
+
+/// What castle wrote before marks had a format.
+fn unversioned(description: &str) -> String {
+    let later = ["mark: ", "role: ", "vmid: ", "cluster: ", "bootstrapped: "];
+    let is_of_old = |line: &&str| !later.iter().any(|key| line.starts_with(key));
+    description.lines().filter(is_of_old).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn marks_without_a_format_are_named_with_the_way_out_and_nothing_is_touched() {
+    in_a_world(&written(BLUE), 5, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        for vmid in NODES {
+            let description = unversioned(&life.datacenter.look().guests[&vmid].config["description"]);
+            assert!(life.datacenter.change_guest(vmid, &[("description", Some(&description))]));
+        }
+        let before = NODES.map(|vmid| life.datacenter.digest_of(vmid));
+        life.tally.changes();
+        let what = "was made by a castle older than 0.2";
+        let words = [what, "take it down with the castle that raised it"];
+        let deep = ["status", "--deep"];
+        for is_forgotten in [false, true] {
+            if is_forgotten {
+                forget(life);
+            }
+            hold(&life.run(&["up", "--deep"]).await, Exit::Refused, &words);
+            hold(&life.run(&["down", "--yes"]).await, Exit::Refused, &words);
+            // Without a memory nobody knows which castle it is.
+            let (quiet, named) = if is_forgotten { (Exit::Refused, &words[..]) } else { (Exit::Done, &words[..1]) };
+            hold(&life.run(&deep).await, quiet, named);
+            hold(&life.run(&["doctor"]).await, Exit::Failed, &words[..1]);
+            hold(&life.run(&["adopt"]).await, quiet, &[]);
+        }
+        assert_eq!(NODES.map(|vmid| life.datacenter.digest_of(vmid)), before);
+    });
+}
