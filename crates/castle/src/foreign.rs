@@ -67,7 +67,7 @@ impl Foreign<'_> {
             let (survey, placed) = stand.lay_out(&ground).await?;
             let room = kept.strongroom(&castle, Some(kept.state(castle.clone()).map_err(Trouble::Failed)?));
             let mut graph = GraphBuilder::new();
-            let (after, _) = stand.keep_secrets(&mut graph, &ground, &room, &survey).await?;
+            let after = stand.keep_secrets(&mut graph, &ground, &room, &survey).await?.after;
             foreign::mark(&mut graph, &ground, &stand.site, &kept.castle, &kept.nodes, &after);
             let graph = graph.build().map_err(|error| Trouble::Failed(error.to_string()))?;
             let driven = stand.drive("adopt", graph, &castle, Chosen::default(), &held.lease, printer).await?;

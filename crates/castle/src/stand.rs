@@ -57,6 +57,16 @@ pub(crate) struct Stand {
     furnishing: OnceCell<Furnishing>,
 }
 
+/// The steps that have the castle's secrets.
+pub(crate) struct Secrets {
+    /// That each of them is what it should be.
+    checked: StepId,
+    /// That they are kept: machines are made after that.
+    pub(crate) after: StepId,
+    /// What castle and its nodes know each other by.
+    pub(crate) keys: Handle<Keys>,
+}
+
 /// Which castle it is, and how that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
@@ -250,8 +260,9 @@ impl Stand {
         let remembered = beginning::remembered(room, ground, survey, nodes, patience != LOOKING).await?;
         let has_begun = remembered.began.is_some();
         let mut graph = GraphBuilder::new();
-        let (after, keys) = self.keep_secrets(&mut graph, ground, room, survey).await?;
-        let design = Design { castle, nodes, placed, site: &self.site, survey, after: Some(&after) };
+        let Secrets { checked, after, keys } = self.keep_secrets(&mut graph, ground, room, survey).await?;
+        let design =
+            Design { castle, nodes, placed, site: &self.site, survey, after: Some(&after), checked: Some(&checked) };
         platform::raise(&mut graph, ground, design);
         let plan = cluster::Plan {
             castle: Arc::new(castle.clone()),
@@ -276,23 +287,24 @@ impl Stand {
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))
     }
 
-    /// Adds the steps that have the castle's secrets and keep them; returns what all else comes after, and the promise of the keys.
+    /// Adds the steps that have the castle's secrets and keep them.
     pub(crate) async fn keep_secrets(
         &self,
         graph: &mut GraphBuilder,
         ground: &Ground,
         room: &Arc<Strongroom>,
         survey: &Survey,
-    ) -> Result<(StepId, Handle<Keys>), Trouble> {
+    ) -> Result<Secrets, Trouble> {
         let (castle, nodes) = (&self.kept.castle, &self.kept.nodes);
         let checks = self.kept.checks().await.map_err(Trouble::Failed)?;
         let valid = secrets::valid(graph, castle, checks, self.kept.doors.clock.clone());
         let (bundle, keys) = secrets::bundle(graph, room, castle, &ground.castle, nodes, survey);
-        graph.after(bundle.clone(), valid);
-        Ok(match self.vault_keeping(ground, room)? {
-            Some(keeping) => (vault::keep(graph, keeping, &keys), keys),
-            None => (bundle, keys),
-        })
+        graph.after(bundle.clone(), valid.clone());
+        let after = match self.vault_keeping(ground, room)? {
+            Some(keeping) => vault::keep(graph, keeping, &keys),
+            None => bundle,
+        };
+        Ok(Secrets { checked: valid, after, keys })
     }
 
     /// What the castle keeps in its vault is made with, if it has one.

@@ -1,7 +1,7 @@
 //! What is held of a castle that stands, before anything of it is changed: that its machines are seen, and that no more than one of
 //! them would restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use castle_engine::{Fault, Impact, Outcome, Report};
 use castle_layers::platform;
@@ -9,7 +9,7 @@ use castle_layers::secrets::Strongroom;
 use castle_layers::{Survey, beginning};
 use castle_proxmox::model::Mark;
 use castle_proxmox::steps::Ground;
-use castle_spec::Role;
+use castle_spec::{Node, Role};
 use serde_json::Value;
 
 use crate::stand::{Stand, Trouble};
@@ -73,16 +73,39 @@ async fn expected(room: &Strongroom) -> Result<Vec<String>, Trouble> {
     Ok(nodes.into_iter().flatten().map(told).collect())
 }
 
-/// Why a change is not made that would restart more than one node of a castle that stands: they are not restarted one after the other yet,
-/// each after the one before it is back.
-pub(crate) fn restarts(report: &Report) -> Option<Fault> {
+/// Why a change is not made that would restart more than one node of a castle that stands, or a control plane while another is away: they
+/// are not restarted one after the other yet, each after all others are back.
+pub(crate) fn restarts(report: &Report, all: &[Node]) -> Option<Fault> {
     let mut nodes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut away: BTreeSet<&str> = BTreeSet::new();
+    let is_control_plane =
+        |name: &str| all.iter().any(|node| node.role == Role::ControlPlane && node.name.value == name);
     for (step, outcome) in &report.outcomes {
-        let Outcome::Planned { change } = outcome else { continue };
-        if change.impact == Impact::Reboot && RESTARTING.contains(&&*step.kind) {
-            let fields = change.differences.iter().map(|difference| difference.field.clone());
-            nodes.entry(&step.name).or_default().extend(fields);
+        let (kind, name) = (&*step.kind, &*step.name);
+        // One whose member is to be forgotten is lost, whatever came of asking the others.
+        if kind == "member" && !outcome.is_done() {
+            away.insert(name);
         }
+        let Outcome::Planned { change } = outcome else { continue };
+        if change.impact == Impact::Reboot && RESTARTING.contains(&kind) {
+            let fields = change.differences.iter().map(|difference| difference.field.clone());
+            nodes.entry(name).or_default().extend(fields);
+        }
+        if kind == "power" && is_control_plane(name) {
+            away.insert(name);
+        }
+    }
+    away.retain(|name| !nodes.contains_key(name));
+    if nodes.len() == 1 && !away.is_empty() && nodes.keys().any(|name| is_control_plane(name)) {
+        let restarting: Vec<&str> = nodes.into_keys().collect();
+        let away: Vec<&str> = away.into_iter().collect();
+        let evidence = format!(
+            "{} would restart while {} is away: etcd could lose its quorum",
+            restarting.join(", "),
+            away.join(", ")
+        );
+        let next = "take the change back, let castle up bring back what is away, and then make the change";
+        return Some(Fault::guard("castle.yaml", evidence).next(next));
     }
     if nodes.len() < 2 {
         return None;

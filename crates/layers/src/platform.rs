@@ -9,8 +9,8 @@ use castle_kubernetes::client::Api;
 use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Ready};
 use castle_proxmox::model::{ErrorClass, Format, Guest, Mark, Owner};
 use castle_proxmox::steps::{
-    DropOldImages, Ground, Guests, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest, Standing,
-    Template, unprotect,
+    DropOldImages, FetchImage, Ground, Guests, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest,
+    Standing, Template, unprotect,
 };
 use castle_spec::model::Cni;
 use castle_spec::{Castle, Node};
@@ -72,11 +72,13 @@ pub struct Design<'d> {
     pub survey: &'d Survey,
     /// What must be done before anything is made.
     pub after: Option<&'d StepId>,
+    /// What must be so before an image is downloaded, which may be done before the secrets are there.
+    pub checked: Option<&'d StepId>,
 }
 
 /// Adds the steps that raise the platform; returns the promise of each node that runs.
 pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>) -> Vec<Handle<Standing>> {
-    let Design { castle, nodes, placed, site, survey, after } = design;
+    let Design { castle, nodes, placed, site, survey, after, checked } = design;
     let storage = site.hosts.iter().find_map(|host| survey.storage(host, &site.hardware.storage));
     let can_link = storage.is_none_or(castle_proxmox::model::Storage::can_link);
     let is_shared = storage.is_some_and(|storage| storage.is_shared);
@@ -91,10 +93,18 @@ pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>)
         let Some(_) = users.peek() else { continue };
         let is_needed = users.any(|(node, _)| absent(node));
         let Some(image) = site.image(index, can_link, is_needed) else { continue };
+        let name = format!("{} on {}", image.name, image.host);
+        let fetch = id("download", &name);
+        let place = Place { lane: None, predicted: Duration::from_secs(45) };
+        graph.step(fetch.clone(), place, (), FetchImage::new(ground.clone(), image.clone()));
+        if let Some(earlier) = checked {
+            graph.after(fetch.clone(), earlier.clone());
+        }
         let place =
-            Place { lane: Some(storage_lane(site, &image.host, is_shared)), predicted: Duration::from_secs(60) };
-        let step = id("image", &format!("{} on {}", image.name, image.host));
+            Place { lane: Some(storage_lane(site, &image.host, is_shared)), predicted: Duration::from_secs(15) };
+        let step = id("image", &name);
         *template = Some(graph.step(step.clone(), place, (), MakeImage::new(ground.clone(), image)));
+        graph.after(step.clone(), fetch);
         if let Some(earlier) = after {
             graph.after(step, earlier.clone());
         }

@@ -16,7 +16,7 @@ pub use begun::{MarkBegun, Noted};
 pub use gone::{Reach, Remains, RemoveDownloads, RemoveGuest, unprotect};
 pub use ground::{Ground, Guests};
 pub use guest::{MakeGuest, Sight, Standing, There};
-pub use image::{DropOldImages, Found, Image, MakeImage, Stage, Template};
+pub use image::{DropOldImages, FetchImage, Found, Image, MakeImage, Stage, Template};
 pub use power::{Power, RunGuest};
 pub use shut::ShutGuest;
 pub use vanished::{Gone, Vanished};

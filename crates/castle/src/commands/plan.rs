@@ -85,7 +85,7 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
         .map(|(node, placed)| json!({"node": node.name.value, "host": placed.host, "why": placed.why.to_string()}))
         .collect();
     let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
-    let restarts = restarts(&report);
+    let restarts = restarts(&report, &stand.kept.nodes);
     let guarded = report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).count();
     let (result, exit) = match () {
         () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),

@@ -97,7 +97,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         printer.say("Nothing was changed.");
         return Ok(Exit::Refused);
     }
-    if let Some(fault) = restarts(&first_look).filter(|_| layers.contains(&platform::layer())) {
+    if let Some(fault) = restarts(&first_look, &kept.nodes).filter(|_| layers.contains(&platform::layer())) {
         return Err(fault.into());
     }
     keep_off(&stand, &survey, printer).await?;

@@ -1,6 +1,7 @@
 //! Bad days through the verbs, in virtual time and over several seeds: each is told with what it is about, what was seen and what to do; nothing of
 //! others is touched; and `up` ends where an undisturbed one does.
 
+mod losses;
 mod of_castle;
 mod of_etcd;
 mod of_the_site;

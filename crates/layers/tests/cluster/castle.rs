@@ -119,7 +119,8 @@ impl Castle {
         let placed = place(&room.site, &survey, &room.nodes).unwrap();
         let (bundle, keys) = secrets::bundle(graph, &self.strongroom(), &room.castle, &room.id, &room.nodes, &survey);
         let (castle, nodes, site) = (&room.castle, room.nodes.as_slice(), &room.site);
-        let design = Design { castle, nodes, placed: &placed, site, survey: &survey, after: Some(&bundle) };
+        let design =
+            Design { castle, nodes, placed: &placed, site, survey: &survey, after: Some(&bundle), checked: None };
         platform::raise(graph, &ground, design);
         let plan = self.design(patience).await;
         let formed = cluster::form(graph, &plan, &keys);

@@ -176,7 +176,7 @@ impl Subject for Cluster {
         let given = StepId::new(&Layer::new("secrets"), "bundle", "blue");
         let keys = graph.step(given, Place::default(), (), Given(self.keys.clone()));
         let (castle, nodes, site) = (&room.castle, room.nodes.as_slice(), &room.site);
-        let design = Design { castle, nodes, placed: &placed, site, survey: &survey, after: None };
+        let design = Design { castle, nodes, placed: &placed, site, survey: &survey, after: None, checked: None };
         platform::raise(&mut graph, &room.ground(false), design);
         let patience = Duration::from_secs(600);
         let wire = Wire { dial: room.datacenter.dial(), clock: room.clock.clone(), is_plain: true, patience };

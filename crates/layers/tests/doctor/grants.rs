@@ -204,7 +204,7 @@ fn what_pveum_grants_is_enough_to_raise_a_castle_and_to_raise_it_again() {
                 platform::raise(
                     &mut graph,
                     &at_work,
-                    Design { castle, nodes, placed: &placed, site, survey: &survey, after: None },
+                    Design { castle, nodes, placed: &placed, site, survey: &survey, after: None, checked: None },
                 );
                 execute(&practice, &graph.build().unwrap()).await;
                 assert_eq!(ill(&practice.examine().await), [""; 0], "life {life}");

@@ -181,7 +181,11 @@ impl Room {
         let placed = place(&self.site, survey, &self.nodes).unwrap();
         let mut graph = GraphBuilder::new();
         let (castle, nodes, site) = (&self.castle, self.nodes.as_slice(), &self.site);
-        platform::raise(&mut graph, ground, Design { castle, nodes, placed: &placed, site, survey, after: None });
+        platform::raise(
+            &mut graph,
+            ground,
+            Design { castle, nodes, placed: &placed, site, survey, after: None, checked: None },
+        );
         graph.build().unwrap()
     }
 

@@ -120,7 +120,7 @@ impl MakeImage {
         format!("image {} on {}", self.image.name, self.image.host)
     }
 
-    async fn look(&self) -> Result<Found, Fault> {
+    async fn look(&self, tidies: bool) -> Result<Found, Fault> {
         let (client, castle, image) = (&self.ground.client, &self.ground.castle, &self.image);
         let guests = self.ground.guests(self.looks.since(client.clock().monotonic())).await?;
         let mut found = Found::default();
@@ -177,7 +177,8 @@ impl MakeImage {
             let evidence = format!("its VMIDs are taken by guests that are not castle's: {}", strangers.join(", "));
             return Err(Fault::guard(self.subject(), evidence).next("give this castle other vmids in castle.yaml"));
         }
-        if image.is_needed || found.here.is_some() {
+        // The download of a template that is there only matters to whoever tidies up.
+        if (image.is_needed && found.here.is_none()) || (found.here.is_some() && tidies) {
             let form = Form::new().with("content", "import");
             let volumes = match client.volumes(&image.host, &image.storage, &form).await {
                 Err(refusal) if refusal.class == ErrorClass::Unreached && !image.is_needed => Vec::new(),
@@ -265,7 +266,7 @@ impl Step for MakeImage {
     type Output = Option<Template>;
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Found, Fault>> {
-        Box::pin(self.look())
+        Box::pin(self.look(true))
     }
 
     fn decide(&self, (): &(), found: &Found) -> Decision {
@@ -344,6 +345,52 @@ impl Step for MakeImage {
         let (vmid, _) = found.here?;
         Some(Template { vmid, host: host.clone(), can_link: *can_link })
     }
+}
+
+/// Has a host download an image that nothing was made of yet. It holds no secret, so it need not wait for any.
+pub struct FetchImage(MakeImage);
+
+impl FetchImage {
+    /// The step for this image.
+    #[must_use]
+    pub fn new(ground: Arc<Ground>, image: Image) -> Self {
+        Self(MakeImage::new(ground, image))
+    }
+}
+
+impl Step for FetchImage {
+    type Needs = ();
+    type Observed = Found;
+    type Output = ();
+
+    fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Found, Fault>> {
+        Box::pin(self.0.look(false))
+    }
+
+    fn decide(&self, (): &(), found: &Found) -> Decision {
+        let is_missing = found.here.is_none() && found.free.is_some() && !found.is_downloaded;
+        if !is_missing || !self.0.image.is_needed {
+            return Decision::Nothing;
+        }
+        let change = Change::new("download", Impact::Create);
+        Decision::Change(change.differing("from", None, Some(self.0.image.url.clone())))
+    }
+
+    fn act<'a>(
+        &'a self,
+        (): &'a (),
+        _: &'a Found,
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move { Ok(self.0.download().await?) })
+    }
+
+    fn expect(&self, (): &(), _: &Found, _: &Change) -> Option<()> {
+        Some(())
+    }
+
+    fn output(&self, (): &(), _: &Found) {}
 }
 
 /// Removes an image of this castle, if it still is one and nothing is linked to it.
