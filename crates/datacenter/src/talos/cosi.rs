@@ -8,12 +8,41 @@ use super::yaml;
 use crate::world::World;
 
 mod kinds;
+mod kubernetes;
+mod network;
+mod proto;
+mod status;
 
-use kinds::{KINDS, Kind};
-pub(crate) use kinds::{current_addresses, unmet};
+use kinds::{Form, KINDS, Kind};
+pub(crate) use network::current_addresses;
+pub(crate) use status::{pretty, unmet};
 
 /// The kind that tells which kinds there are.
 pub(crate) const DEFINITIONS: &str = "ResourceDefinitions.meta.cosi.dev";
+
+/// The kind that tells which namespaces there are.
+pub(crate) const NAMESPACE_KIND: &str = "Namespaces.meta.cosi.dev";
+
+/// The namespaces, and what they are for.
+pub(crate) const NAMESPACES: [(&str, &str); 17] = [
+    ("cluster", "Cluster configuration and discovery resources."),
+    ("cluster-raw", "Cluster unmerged raw resources."),
+    ("config", "Talos node configuration."),
+    ("controlplane", "Kubernetes control plane resources."),
+    ("cri", "CRI Seccomp resources."),
+    ("etcd", "etcd resources."),
+    ("files", "Files and file-like resources."),
+    ("hardware", "Hardware resources."),
+    ("k8s", "Kubernetes all node types resources."),
+    ("kubespan", "KubeSpan resources."),
+    ("meta", "Metadata namespace which contains resource and namespace definitions."),
+    ("network", "Networking resources."),
+    ("network-config", "Networking configuration resources."),
+    ("perf", "Stats resources."),
+    ("runtime", "Talos v1alpha1 subsystems glue resources."),
+    ("secrets", "Resources with secret material."),
+    ("security", "Security resources."),
+];
 
 /// What a definition says to programs.
 #[derive(Clone, PartialEq, Message)]
@@ -81,6 +110,23 @@ fn definition(kind: &Kind) -> (String, Value, Vec<u8>) {
     (kind.name.to_lowercase(), said, message.encode_to_vec())
 }
 
+/// What is told to programs.
+fn bytes(form: Form, value: &Value) -> Vec<u8> {
+    match form {
+        // The text leaves out that an address is its own.
+        Form::Message("AddressStatus") => {
+            let mut value = value.clone();
+            let own = value["address"].as_str().and_then(|text| text.split('/').next()).map(str::to_owned);
+            value["local"] = json!(own);
+            proto::encode("AddressStatus", &value)
+        }
+        Form::Message(name) => proto::encode(name, value),
+        Form::Text => proto::text(value.as_str().unwrap_or_default()),
+        Form::Word(words) => proto::word(words, value.as_str().unwrap_or_default()),
+        Form::Free => proto::free(value),
+    }
+}
+
 impl World {
     /// The kind of this name that a node knows.
     pub(crate) fn resource_kind(&self, vmid: u32, name: &str) -> Option<&'static Kind> {
@@ -93,14 +139,27 @@ impl World {
         let Some(node) = self.talos.nodes.get(&vmid) else { return Vec::new() };
         let Some(boot) = &node.boot else { return Vec::new() };
         let minor = node.image.minor();
-        let mut said: Vec<(String, Value, Vec<u8>)> = if name == DEFINITIONS {
-            KINDS.iter().filter(|kind| kind.since <= minor).map(definition).collect()
-        } else {
-            let Some(kind) = self.resource_kind(vmid, name) else { return Vec::new() };
-            (kind.say)(self, node, boot).into_iter().map(|(id, value)| (id, value, Vec::new())).collect()
+        let known = self.resource_kind(vmid, name);
+        let mut said: Vec<(String, Value, Vec<u8>)> = match (name, known) {
+            (DEFINITIONS, _) => KINDS.iter().filter(|kind| kind.since <= minor).map(definition).collect(),
+            (NAMESPACE_KIND, _) => {
+                let say = |(name, what): &(&str, &str)| {
+                    ((*name).to_owned(), json!({ "description": what }), proto::text(what))
+                };
+                NAMESPACES.iter().map(say).collect()
+            }
+            (_, Some(kind)) => (kind.say)(self, node, boot)
+                .into_iter()
+                .map(|(id, value)| {
+                    let bytes = bytes(kind.form, &value);
+                    (id, value, bytes)
+                })
+                .collect(),
+            (_, None) => return Vec::new(),
         };
         said.sort_by(|one, other| one.0.cmp(&other.0));
-        let namespace = self.resource_kind(vmid, name).map_or("meta", |kind| kind.namespace);
+        let (namespace, owner) = known.map_or(("meta", "meta"), |kind| (kind.namespace, kind.owner));
+        let is_mounted = boot.has_ephemeral;
         let (now, calendar) = (self.now, self.calendar);
         let Some(boot) = self.talos.boot_mut(vmid) else { return Vec::new() };
         let made = said.into_iter().map(|(id, value, proto_spec)| {
@@ -110,6 +169,9 @@ impl World {
                 let since = calendar + at;
                 castle_talos_api::Timestamp { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() as i32 }
             };
+            let is_volume = name.starts_with("VolumeStatuses.") && !id.starts_with("u-");
+            let is_held = is_volume && is_mounted && id.starts_with('/');
+            let label = is_volume.then(|| ("talos.dev/system-volume".to_owned(), String::new()));
             let is_config = name.starts_with("MachineConfigs.");
             let note = is_config.then(|| ("talos.dev/yaml-spec".to_owned(), "1".to_owned()));
             Resource {
@@ -118,12 +180,12 @@ impl World {
                     r#type: name.to_owned(),
                     id,
                     version: entry.version.to_string(),
-                    owner: String::new(),
+                    owner: owner.to_owned(),
                     phase: "running".to_owned(),
                     created: Some(stamp(entry.created)),
                     updated: Some(stamp(entry.updated)),
-                    finalizers: Vec::new(),
-                    labels: Default::default(),
+                    finalizers: is_held.then(|| "block.MountController".to_owned()).into_iter().collect(),
+                    labels: label.into_iter().collect(),
                     annotations: note.into_iter().collect(),
                 }),
                 spec: Some(Spec { proto_spec, yaml_spec }),

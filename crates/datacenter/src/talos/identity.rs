@@ -123,7 +123,7 @@ fn private(key: &KeyPair) -> PrivateKeyDer<'static> {
 
 /// The names of a server: its host name, its addresses, itself.
 pub(crate) fn names(hostname: &str, addresses: &[IpAddr], more: Vec<String>) -> Vec<String> {
-    let mut names = vec![hostname.to_owned(), "localhost".to_owned(), "127.0.0.1".to_owned()];
+    let mut names = vec![hostname.to_owned(), "127.0.0.1".to_owned()];
     for name in addresses.iter().map(ToString::to_string).chain(more) {
         if !name.is_empty() && !names.contains(&name) {
             names.push(name);

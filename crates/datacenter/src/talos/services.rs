@@ -42,10 +42,14 @@ fn needs(id: &str) -> Option<&'static str> {
     })
 }
 
+/// The number of a service's process: only that there is one matters.
+pub(crate) fn pid(id: &str) -> u32 {
+    80 + u32::from(id.bytes().fold(0_u8, u8::wrapping_add))
+}
+
 /// How a service tells that it has been started.
 fn started(id: &str) -> String {
-    // Only that there is one matters.
-    let pid = 80 + u32::from(id.bytes().fold(0_u8, u8::wrapping_add));
+    let pid = pid(id);
     let process = |arguments: &str| format!("Process Process([{arguments}]) started with PID {pid}");
     match id {
         "auditd" | "machined" | "syslogd" => "Service started as goroutine".to_owned(),

@@ -11,7 +11,11 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use rustls::version::TLS13;
+use rustls::{
+    ALL_VERSIONS, CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme, SupportedProtocolVersion,
+};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -165,7 +169,7 @@ fn acceptor(datacenter: &Datacenter, door: Door) -> Option<TlsAcceptor> {
         let hostname = node.hostname();
         match (door, node.config()) {
             (Door::Talos(..), None) => {
-                let names = identity::names(&hostname, &addresses, Vec::new());
+                let names = identity::names(&hostname, &addresses, vec!["::1".to_owned()]);
                 (identity::of_maintenance(seeds, &names, now).ok()?, None, "h2")
             }
             (Door::Talos(..), Some(config)) => {
@@ -174,7 +178,7 @@ fn acceptor(datacenter: &Datacenter, door: Door) -> Option<TlsAcceptor> {
                 let identity = identity::of_server(&signer, &seeds[0], &hostname, &names, now).ok()?;
                 let mut authorities = config.os.certificates();
                 authorities.extend(config.accepted.iter().cloned());
-                let judge = Judge { datacenter: datacenter.clone(), authorities, is_strict: true };
+                let judge = Judge::new(datacenter, authorities, true);
                 (identity, Some(judge), "h2")
             }
             (Door::Kubernetes(..), config) => {
@@ -184,10 +188,11 @@ fn acceptor(datacenter: &Datacenter, door: Door) -> Option<TlsAcceptor> {
                 more.push(config.endpoint_host().to_owned());
                 let service = ["", ".default", ".default.svc", ".default.svc.cluster.local"];
                 more.extend(service.map(|part| format!("kubernetes{part}")));
+                more.push("localhost".to_owned());
                 let names = identity::names(&hostname, &addresses, more);
                 let authority = config.kubernetes.as_ref()?;
                 let identity = identity::of_server(authority, &seeds[0], "kube-apiserver", &names, now).ok()?;
-                let judge = Judge { datacenter: datacenter.clone(), authorities: Vec::new(), is_strict: false };
+                let judge = Judge::new(datacenter, Vec::new(), false);
                 (identity, Some(judge), "http/1.1")
             }
         }
@@ -197,7 +202,9 @@ fn acceptor(datacenter: &Datacenter, door: Door) -> Option<TlsAcceptor> {
 
 fn server_config(identity: Identity, judge: Option<Judge>, protocol: &str) -> Option<ServerConfig> {
     let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().ok()?;
+    // The Talos API speaks nothing older.
+    let versions: &[&SupportedProtocolVersion] = if protocol == "h2" { &[&TLS13] } else { ALL_VERSIONS };
+    let builder = builder.with_protocol_versions(versions).ok()?;
     let builder = match judge {
         Some(judge) => builder.with_client_cert_verifier(Arc::new(judge)),
         None => builder.with_no_client_auth(),
@@ -207,18 +214,40 @@ fn server_config(identity: Identity, judge: Option<Judge>, protocol: &str) -> Op
     Some(config)
 }
 
+/// How a client may sign, in the order in which it is asked.
+const SCHEMES: [SignatureScheme; 7] = [
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+];
+
 /// Judges the certificates of clients as calls do.
 #[derive(Debug)]
 struct Judge {
     datacenter: Datacenter,
     authorities: Vec<CertificateDer<'static>>,
+    /// Whose certificates are asked for.
+    subjects: Vec<DistinguishedName>,
     /// Whether one must be shown and hold; else the calls decide.
     is_strict: bool,
 }
 
+impl Judge {
+    fn new(datacenter: &Datacenter, authorities: Vec<CertificateDer<'static>>, is_strict: bool) -> Self {
+        let mut roots = RootCertStore::empty();
+        // An authority that cannot be read vouches for nobody.
+        roots.add_parsable_certificates(authorities.iter().cloned());
+        Self { datacenter: datacenter.clone(), subjects: roots.subjects(), authorities, is_strict }
+    }
+}
+
 impl ClientCertVerifier for Judge {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
+        &self.subjects
     }
 
     fn client_auth_mandatory(&self) -> bool {
@@ -239,7 +268,8 @@ impl ClientCertVerifier for Judge {
             rustls::Error::InvalidCertificate(match distrust {
                 Distrust::Missing | Distrust::Unknown => CertificateError::UnknownIssuer,
                 Distrust::Expired => CertificateError::Expired,
-                Distrust::Usage => CertificateError::InvalidPurpose,
+                // As the vendor's library does: it is a bad one, and nothing more is said.
+                Distrust::Usage => CertificateError::BadEncoding,
             })
         })
     }
@@ -263,6 +293,9 @@ impl ClientCertVerifier for Judge {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        default_provider().signature_verification_algorithms.supported_schemes()
+        match self.is_strict {
+            true => SCHEMES.to_vec(),
+            false => default_provider().signature_verification_algorithms.supported_schemes(),
+        }
     }
 }

@@ -1,11 +1,102 @@
-//! The volumes that a configuration asks for beside the system's, and what became of each.
+//! The volumes of the system and those that a configuration asks for, and what became of each.
 
 use serde_json::{Value, json};
 
 use super::config::Config;
+use super::cosi::pretty;
 use super::disks::BlockDevice;
+use super::node::{Boot, Node};
 
-/// What the node says of each volume. One that finds no disk fails, and is tried again for ever; nothing else stops for it.
+/// The folders of the system that are volumes of their own: where each is, in which, and who may look into it.
+const FOLDERS: [(&str, &str, &str, u32); 13] = [
+    ("/var/lib", "lib", "EPHEMERAL", 0o700),
+    ("/var/lib/cni", "cni", "/var/lib", 0o700),
+    ("/var/lib/containerd", "containerd", "/var/lib", 0o000),
+    ("/var/lib/kubelet", "kubelet", "/var/lib", 0o700),
+    ("/var/lib/kubelet/seccomp", "seccomp", "/var/lib/kubelet", 0o700),
+    ("/var/lib/kubelet/seccomp/profiles", "profiles", "/var/lib/kubelet/seccomp", 0o700),
+    ("/var/log", "log", "EPHEMERAL", 0o755),
+    ("/var/log/audit", "audit", "/var/log", 0o700),
+    ("/var/log/audit/kube", "kube", "/var/log/audit", 0o700),
+    ("/var/log/containers", "containers", "/var/log", 0o755),
+    ("/var/log/pods", "pods", "/var/log", 0o755),
+    ("/var/mnt", "mnt", "EPHEMERAL", 0o755),
+    ("/var/run", "run", "EPHEMERAL", 0o755),
+];
+
+/// What the partitions of the system take of its disk, apart from the one with the data.
+const OTHERS: u64 = (2_100 << 20) + (100 << 20) + (1 << 20) + (10 << 20);
+
+/// What the node says of each volume, its own and those that its configuration asks for.
+pub(crate) fn all(boot: &Boot, disks: &[BlockDevice]) -> Vec<(String, Value)> {
+    let system = disks.iter().find(|disk| disk.is_system);
+    let partition = |label: &str, index: u64, size: u64, filesystem: &str| {
+        let Some(disk) = system else { return (label.to_owned(), json!({ "phase": "missing", "type": "partition" })) };
+        let mut said = json!({
+            "phase": "ready",
+            "type": "partition",
+            "location": format!("/dev/{}{index}", disk.name),
+            "mountLocation": format!("/dev/{}{index}", disk.name),
+            "partitionIndex": index,
+            "parentLocation": format!("/dev/{}", disk.name),
+            "size": size,
+            "prettySize": pretty(size),
+        });
+        if !filesystem.is_empty() {
+            said["filesystem"] = json!(filesystem);
+        }
+        (label.to_owned(), said)
+    };
+    let mut all = vec![partition("META", 3, 1 << 20, "")];
+    let Some(config) = &boot.config else {
+        // Nobody has told yet where the rest is to be.
+        all.push(("STATE".to_owned(), json!({ "phase": "missing", "type": "partition" })));
+        return all;
+    };
+    all.push(partition("STATE", 4, 100 << 20, "xfs"));
+    let data = if boot.has_ephemeral {
+        partition("EPHEMERAL", 5, system.map_or(0, |disk| disk.size.saturating_sub(OTHERS)), "xfs")
+    } else {
+        ("EPHEMERAL".to_owned(), json!({ "phase": "waiting", "type": "partition" }))
+    };
+    all.push(data);
+    let folder = |target: &str, parent: &str, mode: u32, owner: u32| {
+        let mut mount = json!({
+            "targetPath": target,
+            "selinuxLabel": "system_u:object_r:ephemeral_t:s0",
+            "projectQuotaSupport": false,
+            "parentId": parent,
+        });
+        for (key, number) in [("fileMode", mode), ("uid", owner), ("gid", owner)] {
+            if number != 0 {
+                mount[key] = json!(number);
+            }
+        }
+        json!({ "phase": "ready", "type": "directory", "mountSpec": mount })
+    };
+    all.extend(FOLDERS.iter().map(|(id, target, parent, mode)| ((*id).to_owned(), folder(target, parent, *mode, 0))));
+    all.push(("/var/run/lock".to_owned(), folder("lock", "/var/run", 0o755, 0)));
+    all.push(("ETCD".to_owned(), folder("etcd", "/var/lib", 0o700, 60)));
+    all.extend(statuses(config, disks));
+    all
+}
+
+/// What is mounted, and for whom: the one thing that tells whether data can be seen.
+pub(crate) fn mounts(node: &Node, boot: &Boot) -> Vec<(String, Value)> {
+    let mount = |id: &str, volume: &str, requester: &str, target: &str| {
+        (id.to_owned(), json!({ "volumeID": volume, "requester": requester, "target": target }))
+    };
+    if !boot.has_ephemeral {
+        return Vec::new();
+    }
+    let mut all = vec![mount("EPHEMERAL", "EPHEMERAL", "sequencer", "/var")];
+    if node.is_control_plane() && !boot.has_left {
+        all.push(mount("service/etcd-ETCD", "ETCD", "service/etcd", "/var/lib/etcd"));
+    }
+    all
+}
+
+/// What the node says of each volume that its configuration asks for. One that finds no disk fails, and is tried again for ever; nothing else stops for it.
 pub(crate) fn statuses(config: &Config, disks: &[BlockDevice]) -> Vec<(String, Value)> {
     let volumes = config.documents_of("UserVolumeConfig").map(|document| {
         let is_folder = document.value.text_at("volumeType") == Some("directory");
@@ -21,6 +112,7 @@ pub(crate) fn statuses(config: &Config, disks: &[BlockDevice]) -> Vec<(String, V
                 "location": format!("/dev/{}1", disk.name),
                 "parentLocation": format!("/dev/{}", disk.name),
                 "size": disk.size,
+                "prettySize": pretty(disk.size),
             }),
             Err(why) => json!({ "phase": "failed", "type": kind, "errorMessage": why }),
         };

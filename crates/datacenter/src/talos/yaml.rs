@@ -80,12 +80,37 @@ fn inline(text: &mut String, value: &Value, indent: usize) {
 
 /// A text, in quotes where it would be read as something else.
 fn scalar(text: &str) -> String {
-    let is_plain = text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '/')
-        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./@%+= ".contains(letter))
-        && !text.ends_with(' ')
-        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str());
-    let is_address = text.contains(':') && !text.contains(": ") && !text.ends_with(':') && text.starts_with("http");
-    if is_plain || is_address { text.to_owned() } else { Value::String(text.to_owned()).to_string() }
+    let is_fit = !text.is_empty()
+        && !text.starts_with(|letter: char| letter.is_whitespace() || "!&*-?:,[]{}#|>@`\"'%=~".contains(letter))
+        && !text.ends_with(|letter: char| letter.is_whitespace() || letter == ':')
+        && !text.contains(": ")
+        && !text.contains(" #")
+        && text.chars().all(|letter| !letter.is_control());
+    match (text.is_empty() || is_other(text) || text.chars().any(char::is_control), is_fit) {
+        (true, _) => Value::String(text.to_owned()).to_string(),
+        (false, true) => text.to_owned(),
+        (false, false) => format!("'{}'", text.replace('\'', "''")),
+    }
+}
+
+/// Whether a text without quotes would be a truth, a number, a time of day or a date.
+fn is_other(text: &str) -> bool {
+    let is_word = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str());
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let starts = digits.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.');
+    let is_number = starts && digits.replace('_', "").parse::<f64>().is_ok();
+    let is_in_base = ["0x", "0o", "0b"].iter().any(|base| digits.starts_with(base));
+    // Numbers to the base of sixty, such as hardware addresses may look like.
+    let mut parts = digits.split(':');
+    let is_small = |part: &str| part.len() <= 2 && part.parse::<u8>().is_ok_and(|number| number < 60);
+    let is_sixty = digits.contains(':')
+        && parts.next().is_some_and(|first| !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_digit()))
+        && parts.all(is_small);
+    let is_date = text.len() >= 10 && text.is_char_boundary(10) && {
+        let shape = text[..10].bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
+        shape.eq(*b"0000-00-00")
+    };
+    is_word || is_number || is_in_base || is_sixty || is_date
 }
 
 #[cfg(test)]
@@ -99,7 +124,7 @@ mod tests {
     fn values_are_written_as_the_vendor_does() {
         let value =
             json!({ "a": 1, "b": { "c": ["x", "10.0.0.1"], "d": {} }, "e": [{ "f": true, "g": "" }], "h": "u\nv\n" });
-        let expected = "a: 1\nb:\n    c:\n        - x\n        - \"10.0.0.1\"\n    d: {}\n\
+        let expected = "a: 1\nb:\n    c:\n        - x\n        - 10.0.0.1\n    d: {}\n\
                         e:\n    - f: true\n      g: \"\"\nh: |\n    u\n    v\n";
         let written = text(&value);
         assert_eq!(written, expected);
@@ -107,6 +132,19 @@ mod tests {
         assert_eq!(read.texts_at("b.c"), ["x", "10.0.0.1"]);
         assert_eq!(read.at("e").unwrap().list().unwrap()[0].bool_at("f"), Some(true));
         assert_eq!(read.text_at("h"), Some("u\nv\n"));
+    }
+
+    #[test]
+    fn only_what_would_be_read_otherwise_is_quoted() {
+        for plain in ["10.77.0.11/24", "fe80::/64", "ff:ff:ff:ff:ff:ff", "252902638f78db76", "v1.13.9", "a, b"] {
+            assert_eq!(text(&json!(plain)), format!("{plain}\n"));
+        }
+        for quoted in ["02:00:00:00:00:11", "1.0", "2", "", "true", "2026-11-16", "0x1f"] {
+            assert_eq!(text(&json!(quoted)), format!("{quoted:?}\n"));
+        }
+        for quoted in ["a: b", "{.stage}", "-x", "a:"] {
+            assert_eq!(text(&json!(quoted)), format!("'{quoted}'\n"));
+        }
     }
 
     #[test]

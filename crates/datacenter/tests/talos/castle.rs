@@ -52,7 +52,7 @@ impl Authority {
         self.certificate.pem()
     }
 
-    fn key_pem(&self) -> String {
+    pub(crate) fn key_pem(&self) -> String {
         key(self.seed).serialize_pem().replace("PRIVATE KEY", "ED25519 PRIVATE KEY")
     }
 
@@ -81,7 +81,7 @@ impl Authority {
 pub(crate) struct Castle {
     pub(crate) os: Authority,
     pub(crate) kubernetes: Authority,
-    etcd: Authority,
+    pub(crate) etcd: Authority,
     id: String,
 }
 

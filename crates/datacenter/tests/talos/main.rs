@@ -13,4 +13,5 @@ mod resources;
 #[allow(dead_code, reason = "shared with the tests of the hypervisor, which use more of it")]
 #[path = "../behaviour/site.rs"]
 mod site;
+#[allow(dead_code, reason = "shared with the replay of recordings, which uses more of it")]
 mod wire;

@@ -152,7 +152,7 @@ fn configurations_that_a_node_would_refuse_are_refused() {
         let cases = [
             (
                 good.replace("  token:", "  tocken: x\n  token:"),
-                "unknown keys found during decoding:\nmachine:\n    tocken: x\n",
+                "unknown keys found during decoding:\ncluster:\n    tocken: x\nmachine:\n    tocken: x\n",
             ),
             (good.replace("enabled: true", "enabled: [a]"), "cannot construct !!seq into bool"),
             (good.replace("    endpoint: https://10.0.0.50:6443\n", ""), "cluster controlplane endpoint is required"),

@@ -17,6 +17,7 @@ use castle_talos_api::machine::{
     apply_configuration_request,
 };
 use castle_talos_api::storage::storage_service_client::StorageServiceClient;
+use castle_talos_api::time::time_service_client::TimeServiceClient;
 use castle_testkit::VirtualClock;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -84,6 +85,15 @@ impl Node {
     pub(crate) fn aimed(&self, aims: &[&str]) -> Self {
         let aims = aims.iter().map(|&aim| aim.to_owned()).collect();
         Self { wire: Wire { aims, ..self.wire.clone() } }
+    }
+
+    /// The way itself, for calls that nobody has a word for.
+    pub(crate) fn wire(&self) -> Wire {
+        self.wire.clone()
+    }
+
+    pub(crate) fn time(&self) -> TimeServiceClient<Wire> {
+        TimeServiceClient::with_origin(self.wire.clone(), Self::origin())
     }
 
     fn origin() -> Uri {

@@ -107,6 +107,12 @@ impl Run {
                     return Some(None);
                 }
                 let found = check(world, &self.wanted);
+                // That it is looked at is told first.
+                let begun = format!("waiting for {what}: ...");
+                let is_new = !self.said.starts_with(&format!("waiting for {what}:"));
+                if is_new {
+                    return Some(Some((begun, false, false)));
+                }
                 let line = format!("waiting for {what}: {}", found.as_deref().unwrap_or("OK"));
                 let is_over = world.now >= until && found.is_some();
                 (line != self.said || is_over).then_some(Some((line, found.is_none(), is_over)))

@@ -26,6 +26,10 @@ impl MachineService for Api {
         self.bootstrap_etcd(request).await
     }
 
+    async fn containers(&self, request: Request<ContainersRequest>) -> Answer<ContainersResponse> {
+        self.unary("Containers", request, |world, caller, asked| Ok(world.containers(caller.vmid, asked))).await
+    }
+
     async fn dmesg(&self, request: Request<DmesgRequest>) -> Answer<BoxStream<Data>> {
         self.kernel_log(request).await
     }
@@ -130,6 +134,10 @@ impl MachineService for Api {
         self.list_files(request).await
     }
 
+    async fn load_avg(&self, request: Request<()>) -> Answer<LoadAvgResponse> {
+        self.unary("LoadAvg", request, |_, _, ()| Ok(World::load())).await
+    }
+
     async fn logs(&self, request: Request<LogsRequest>) -> Answer<BoxStream<Data>> {
         self.service_log(request).await
     }
@@ -171,6 +179,10 @@ impl MachineService for Api {
             Ok(MetaWriteResponse { messages: vec![MetaWrite::default()] })
         })
         .await
+    }
+
+    async fn mounts(&self, request: Request<()>) -> Answer<MountsResponse> {
+        self.unary("Mounts", request, |world, caller, ()| Ok(world.mounts(caller.vmid))).await
     }
 
     async fn read(&self, request: Request<ReadRequest>) -> Answer<BoxStream<Data>> {
@@ -220,7 +232,8 @@ impl MachineService for Api {
     }
 
     async fn service_stop(&self, request: Request<ServiceStopRequest>) -> Answer<ServiceStopResponse> {
-        self.unary("ServiceStop", request, |_, _, asked| {
+        self.unary("ServiceStop", request, |world, caller, asked| {
+            world.check_service(caller.vmid, &asked.id)?;
             Err(Status::unknown(format!("service {:?} doesn't support stop operation via API", asked.id)))
         })
         .await

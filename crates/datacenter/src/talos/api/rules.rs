@@ -24,8 +24,9 @@ fn besides(method: &str) -> Besides {
         "MetaWrite" | "MetaDelete" => Besides::MetaWriters,
         "EtcdAlarmDisarm" | "EtcdDefragment" | "Reboot" | "ServiceRestart" | "ServiceStart" | "ServiceStop"
         | "Shutdown" => Besides::Operators,
-        "Disks" | "Dmesg" | "Events" | "Get" | "HealthCheck" | "Hostname" | "List" | "Logs" | "LogsContainers"
-        | "Memory" | "ServiceList" | "SystemStat" | "Time" | "TimeCheck" | "Version" | "Watch" => Besides::Readers,
+        "Containers" | "Disks" | "Dmesg" | "Events" | "Get" | "HealthCheck" | "Hostname" | "List" | "LoadAvg"
+        | "Logs" | "LogsContainers" | "Memory" | "Mounts" | "ServiceList" | "SystemStat" | "Time" | "TimeCheck"
+        | "Version" | "Watch" => Besides::Readers,
         _ => Besides::Nobody,
     }
 }

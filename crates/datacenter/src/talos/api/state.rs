@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use castle_talos_api::cosi::resource::state_server::State;
 use castle_talos_api::cosi::resource::{
-    Event, EventType, GetRequest, GetResponse, ListRequest, ListResponse, Resource, WatchRequest, WatchResponse,
+    CreateRequest, CreateResponse, DestroyRequest, DestroyResponse, Event, EventType, GetRequest, GetResponse,
+    ListRequest, ListResponse, Resource, UpdateRequest, UpdateResponse, WatchRequest, WatchResponse,
 };
 use futures_util::stream;
 use tonic::codegen::BoxStream;
@@ -12,23 +13,20 @@ use tonic::{Request, Response, Status, async_trait};
 
 use super::Api;
 use super::call::Caller;
-use crate::talos::cosi::DEFINITIONS;
+use crate::talos::cosi::{DEFINITIONS, NAMESPACE_KIND, NAMESPACES};
 use crate::world::World;
-
-/// The namespaces that there are.
-const NAMESPACES: [&str; 8] = ["meta", "runtime", "network", "cluster", "config", "etcd", "k8s", "secrets"];
 
 impl World {
     /// Refuses kinds and namespaces that are not there, and secrets to those who are no administrators.
     fn check_resource(&self, caller: &Caller, namespace: &str, kind: &str) -> Result<(), Status> {
         let known = self.resource_kind(caller.vmid, kind);
-        if known.is_none() && kind != DEFINITIONS {
+        if known.is_none() && ![DEFINITIONS, NAMESPACE_KIND].contains(&kind) {
             return Err(Status::permission_denied(format!("resource type {kind:?} is not supported")));
         }
         if known.is_some_and(|known| known.is_secret) && !caller.is_admin() {
             return Err(Status::permission_denied("not authorized"));
         }
-        if !NAMESPACES.contains(&namespace) {
+        if !NAMESPACES.iter().any(|(known, _)| *known == namespace) {
             return Err(Status::permission_denied(format!("namespace {namespace:?} is not supported")));
         }
         Ok(())
@@ -155,10 +153,13 @@ impl State for Api {
                 // The watch has begun.
                 watching.ready.push_back(WatchResponse::default());
             }
-            let now = watching.look(&mut world);
-            let mut events = watching.compare(now);
             let is_one = watching.asked.id.is_some();
             let wants_contents = watching.asked.options.as_ref().is_some_and(|options| options.bootstrap_contents);
+            if is_one && wants_contents {
+                return Err(Status::unimplemented("bootstrap contents is not implemented for resource watch"));
+            }
+            let now = watching.look(&mut world);
+            let mut events = watching.compare(now);
             if is_one && events.is_empty() {
                 // One that is not there is told as gone.
                 let metadata = castle_talos_api::cosi::resource::Metadata {
@@ -180,5 +181,20 @@ impl State for Api {
             watching.tell(events);
         }
         Ok(Response::new(Box::pin(stream::unfold(watching, Watching::next))))
+    }
+
+    async fn create(&self, request: Request<CreateRequest>) -> Result<Response<CreateResponse>, Status> {
+        self.admit("Create", request).await?;
+        Err(Status::permission_denied("write access is not allowed"))
+    }
+
+    async fn update(&self, request: Request<UpdateRequest>) -> Result<Response<UpdateResponse>, Status> {
+        self.admit("Update", request).await?;
+        Err(Status::permission_denied("write access is not allowed"))
+    }
+
+    async fn destroy(&self, request: Request<DestroyRequest>) -> Result<Response<DestroyResponse>, Status> {
+        self.admit("Destroy", request).await?;
+        Err(Status::permission_denied("write access is not allowed"))
     }
 }

@@ -121,7 +121,9 @@ impl Api {
 
     fn service_log_of(&self, caller: &Caller, asked: &LogsRequest) -> Result<BoxStream<Data>, Status> {
         let world = self.datacenter.world();
-        world.check_service(caller.vmid, &asked.id)?;
+        if world.check_service(caller.vmid, &asked.id).is_err() {
+            return Err(Status::unknown(format!("log {:?} was not registered", asked.id)));
+        }
         let boot = world.talos.boot(caller.vmid).ok_or_else(down)?;
         let start = format!("service[{}]", asked.id);
         let told = boot.story.all().iter().filter(|told| told.line.starts_with(&start));

@@ -299,7 +299,7 @@ fn fault(kind: &Kind, value: &Yaml) -> Option<Fault> {
         Kind::Prefix => parsed(prefix(text).is_some(), bad_prefix(text)),
         Kind::Socket => unable(text.parse::<SocketAddr>().is_ok(), "address and port"),
         Kind::Url if text.starts_with(':') => parsed(false, format!("parse {text:?}: missing protocol scheme")),
-        Kind::Url => unable(text.contains("://") && !text.contains(' '), "url"),
+        Kind::Url => unable(!text.contains(' '), "url"),
         Kind::Mac => unable(text.split(':').all(|part| u8::from_str_radix(part, 16).is_ok()), "hardware address"),
         Kind::Cel => unable(is_balanced(text), "expression"),
         Kind::Size => parsed(is_size(text), bad_size(text)),
