@@ -10,7 +10,7 @@ use super::read::Watch;
 use super::request::{Ask, Target};
 use super::status::Failure;
 use super::trial::Trial;
-use super::{table, value};
+use super::{openapi, table, value};
 
 /// An answer.
 #[derive(Debug)]
@@ -77,7 +77,8 @@ impl Kube {
         if let Err(failure) = self.authorize(ask) {
             return Reply::failure(&failure);
         }
-        if !is_acceptable(&ask.accept) {
+        let is_described = ask.path == "/openapi/v2" && openapi::old::is_asked_for(&ask.accept);
+        if !is_acceptable(&ask.accept) && !is_described {
             let text = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
             return Reply::failure(&Failure::new(406, "NotAcceptable", text).with_details(json!({})));
         }
@@ -138,6 +139,9 @@ impl Kube {
                 Err(Failure::not_allowed())
             };
         }
+        if method == "GET" {
+            self.catch_up(&resource.collection());
+        }
         match (method, call.target.name.is_empty()) {
             ("GET", true) if call.ask.query.is_true("watch") || call.is_watch => {
                 self.watch(call).map(|watch| Reply::Watch(Box::new(watch)))
@@ -162,9 +166,11 @@ impl Kube {
         }
         let version = |object: Arc<Value>| self_version(&resource, &object);
         match (subresource, call.ask.method.as_str()) {
-            ("status", "GET") => self.read(call).map(|object| Reply::object(200, version(object))),
-            ("status", "PUT") => self.replace(call).map(|object| Reply::object(200, version(object))),
-            ("status", "PATCH") => self.patch(call).map(|(code, object)| Reply::object(code, version(object))),
+            ("status" | "approval", "GET") => self.read(call).map(|object| Reply::object(200, version(object))),
+            ("status" | "approval", "PUT") => self.replace(call).map(|object| Reply::object(200, version(object))),
+            ("status" | "approval", "PATCH") => {
+                self.patch(call).map(|(code, object)| Reply::object(code, version(object)))
+            }
             ("scale", "GET") => {
                 let object = self.read(call)?;
                 Ok(Reply::object(200, self.scale_of(&resource, &object)?))
@@ -210,7 +216,7 @@ fn is_form_known(accept: &str) -> bool {
 
 /// An object in the version that it is asked for in.
 pub(crate) fn self_version(resource: &Resource, object: &Value) -> Value {
-    let mut object = object.clone();
+    let mut object = super::events::seen(resource, object).into_owned();
     value::set(&mut object, "apiVersion", resource.api_version());
     value::set(&mut object, "kind", resource.kind.as_str());
     object
