@@ -12,6 +12,14 @@ use super::status::Failure;
 use super::trial::Trial;
 use super::{openapi, table, value};
 
+/// What people ask for that real clusters mostly have, and this one has not.
+const LEFT_OUT: [(&str, &str); 4] = [
+    ("autoscaling", "v1"),
+    ("flowcontrol.apiserver.k8s.io", "v1"),
+    ("metrics.k8s.io", "v1beta1"),
+    ("resource.k8s.io", "v1"),
+];
+
 /// An answer.
 #[derive(Debug)]
 pub(crate) enum Reply {
@@ -93,7 +101,9 @@ impl Kube {
         let Some(target) = Target::parse(&ask.path.replacen("/watch/", "/", 1)) else { return Reply::missing() };
         let is_served = self.resources().any(|it| it.group == target.group && it.version == target.version);
         if !is_served {
-            return Reply::missing();
+            let text = format!("this cluster is simulated, and does not serve {}/{}", target.group, target.version);
+            let is_left_out = LEFT_OUT.contains(&(target.group.as_str(), target.version.as_str()));
+            return if is_left_out { Reply::failure(&Failure::new(404, "NotFound", text)) } else { Reply::missing() };
         }
         let Some(resource) = self.resource(&target.group, &target.version, &target.plural) else {
             let is_built = super::kinds::built_in().iter().any(|it| it.group == target.group);

@@ -13,7 +13,7 @@ use super::workloads::AGAIN;
 use super::workloads::volumes::CLAIMS;
 
 /// Collections whose objects somebody always looks after.
-const LOOKED_AFTER: [&str; 14] = [
+const LOOKED_AFTER: [&str; 15] = [
     "namespaces",
     "pods",
     "services",
@@ -27,6 +27,7 @@ const LOOKED_AFTER: [&str; 14] = [
     "persistentvolumeclaims",
     "poddisruptionbudgets.policy",
     super::certificates::REQUESTS,
+    super::workloads::AUTOSCALERS,
     DEFINITIONS,
 ];
 

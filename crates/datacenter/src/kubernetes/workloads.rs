@@ -33,6 +33,9 @@ mod schedule;
 mod stateful;
 pub(crate) mod volumes;
 
+/// The collection of autoscalers.
+pub(crate) const AUTOSCALERS: &str = "horizontalpodautoscalers.autoscaling";
+
 /// When a controller tries again what it was refused.
 pub(crate) const AGAIN: Duration = Duration::from_secs(5);
 
@@ -152,6 +155,7 @@ impl Kube {
             ("jobs.batch", Some(object)) => self.sync_job(&object),
             ("cronjobs.batch", Some(object)) => self.sync_cron_job(&object),
             (budgets::BUDGETS, Some(object)) => self.sync_budget(&object),
+            (AUTOSCALERS, Some(object)) => self.sync_autoscaler(&object),
             (certificates::REQUESTS, Some(object)) => self.sync_certificate_request(&object),
             ("services", Some(object)) => self.sync_endpoints(&object),
             ("pods", Some(object)) => self.sync_pod(&object),
@@ -160,6 +164,16 @@ impl Kube {
             (volumes::CLAIMS, Some(object)) => self.sync_claim(&object),
             _ => {}
         }
+    }
+
+    /// An autoscaler is told that nobody looks after it.
+    fn sync_autoscaler(&mut self, autoscaler: &Value) {
+        let now = self.stamp();
+        let place = (AUTOSCALERS, value::namespace(autoscaler), value::name(autoscaler));
+        self.amend(&super::kube::CONTROLLER_STATUS, place, |object| {
+            let why = "this cluster is simulated: nothing is measured, and nothing is scaled";
+            super::crd::condition(object, &now, "ScalingActive", "False", ("FailedGetResourceMetric", why));
+        });
     }
 
     /// Makes an object as a controller does: with all that admission and validation say.

@@ -60,6 +60,8 @@ fn autoscalers_are_kept_with_their_defaults_and_scale_nothing() {
     assert_eq!(made["spec"]["behavior"]["scaleUp"]["policies"].as_array().unwrap().len(), 2);
     assert_eq!(made["spec"]["behavior"]["scaleDown"]["selectPolicy"], "Min");
     assert_eq!(made["status"], json!({ "currentMetrics": null, "desiredReplicas": 0 }));
+    let (_, looked_after) = bench.get(&format!("{path}/a"));
+    assert!(condition(&looked_after, "ScalingActive")["message"].as_str().unwrap().contains("simulated"));
     let (code, refused) = bench.post(path, &wanted(json!({ "scaleTargetRef": { "kind": "x" }, "minReplicas": 2 })));
     let told = "HorizontalPodAutoscaler.autoscaling \"a\" is invalid: [spec.maxReplicas: Required value: must be set and greater than 0, \
                 spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`, spec.scaleTargetRef.name: Required value]";

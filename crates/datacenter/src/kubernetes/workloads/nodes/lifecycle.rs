@@ -86,6 +86,9 @@ impl Kube {
                 kept.push(json!({ "key": key, "effect": effect, "timeAdded": now }));
             }
         }
+        if kept == known {
+            return;
+        }
         self.amend(&CONTROLLER, ("nodes", "", name), |node| match kept.is_empty() {
             true => drop(value::remove(node, "spec.taints")),
             false => value::set(node, "spec.taints", kept),

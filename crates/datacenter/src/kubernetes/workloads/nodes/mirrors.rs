@@ -1,15 +1,18 @@
 //! What control planes run without being told by the API: Talos gives it to their agents, which show it to everybody.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{AGENT, Told};
+use crate::kubernetes::crd::is;
 use crate::kubernetes::kube::{KUBELET, Kube, fine_stamp};
 use crate::kubernetes::value;
 use crate::kubernetes::workloads::pods;
 use crate::world::guest::hex;
 
 const NAMESPACE: &str = "kube-system";
+/// Why a part that does not run is not ready.
+const STOPPED: &str = "ContainersNotReady";
 
 /// The parts of a control plane, and what Talos has them ask for of a node.
 const PARTS: [(&str, &str, &str); 3] = [
@@ -28,9 +31,11 @@ impl Kube {
             let name = format!("{part}-{}", told.name);
             match self.get("pods", NAMESPACE, &name) {
                 None if told.runs_control_plane => self.make_mirror(told, (part, cpu, memory)),
-                None => {}
-                Some(pod) if told.runs_control_plane => self.set_ready(&pod, true, ""),
-                Some(pod) => self.set_ready(&pod, false, "ContainersNotReady"),
+                Some(pod) if told.runs_control_plane && !is(&pod, "Ready") => self.set_ready(&pod, true, ""),
+                Some(pod) if !told.runs_control_plane && why_unready(&pod) != STOPPED => {
+                    self.set_ready(&pod, false, STOPPED);
+                }
+                _ => {}
             }
         }
     }
@@ -75,4 +80,10 @@ impl Kube {
             pods::runs(pod, &now);
         });
     }
+}
+
+/// Why a pod is not ready; empty if it is.
+fn why_unready(pod: &Value) -> &str {
+    let ready = value::items(pod, "status.conditions").iter().find(|it| value::text(it, "type") == "Ready");
+    ready.map(|it| value::text(it, "reason")).unwrap_or_default()
 }

@@ -121,7 +121,7 @@ impl Kube {
         if self.get("nodes", "", node).is_none() {
             return Err(Failure::not_found(&call.resource, node));
         }
-        if value::text(&pod, "status.phase") != "Running" {
+        if value::text(&pod, "status.phase") == "Pending" {
             let text =
                 format!("container {name:?} in pod {:?} is waiting to start: ContainerCreating", value::name(&pod));
             return Err(Failure::bad_request(text));
