@@ -44,6 +44,7 @@ mod body;
 mod bootstrap;
 mod callers;
 mod cel;
+mod certificates;
 pub(crate) mod clusters;
 mod collect;
 pub(crate) mod components;
@@ -52,6 +53,7 @@ mod decode;
 mod defaults;
 mod delete;
 mod discovery;
+mod events;
 mod fields;
 mod kinds;
 pub(crate) mod kube;
@@ -320,7 +322,10 @@ impl Watching {
                 }
                 let told = world.kubernetes(key, |kube| match kube.is_stalled {
                     true => (Vec::new(), false),
-                    false => (watch.next(kube), watch.is_over()),
+                    false => {
+                        kube.catch_up(watch.collection());
+                        (watch.next(kube), watch.is_over())
+                    }
                 });
                 told.filter(|(events, is_over)| !events.is_empty() || *is_over)
             });

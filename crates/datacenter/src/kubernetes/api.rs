@@ -10,7 +10,15 @@ use super::read::Watch;
 use super::request::{Ask, Target};
 use super::status::Failure;
 use super::trial::Trial;
-use super::{table, value};
+use super::{openapi, table, value};
+
+/// What people ask for that real clusters mostly have, and this one has not.
+const LEFT_OUT: [(&str, &str); 4] = [
+    ("autoscaling", "v1"),
+    ("flowcontrol.apiserver.k8s.io", "v1"),
+    ("metrics.k8s.io", "v1beta1"),
+    ("resource.k8s.io", "v1"),
+];
 
 /// An answer.
 #[derive(Debug)]
@@ -77,7 +85,8 @@ impl Kube {
         if let Err(failure) = self.authorize(ask) {
             return Reply::failure(&failure);
         }
-        if !is_acceptable(&ask.accept) {
+        let is_described = ask.path == "/openapi/v2" && openapi::old::is_asked_for(&ask.accept);
+        if !is_acceptable(&ask.accept) && !is_described {
             let text = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
             return Reply::failure(&Failure::new(406, "NotAcceptable", text).with_details(json!({})));
         }
@@ -92,7 +101,9 @@ impl Kube {
         let Some(target) = Target::parse(&ask.path.replacen("/watch/", "/", 1)) else { return Reply::missing() };
         let is_served = self.resources().any(|it| it.group == target.group && it.version == target.version);
         if !is_served {
-            return Reply::missing();
+            let text = format!("this cluster is simulated, and does not serve {}/{}", target.group, target.version);
+            let is_left_out = LEFT_OUT.contains(&(target.group.as_str(), target.version.as_str()));
+            return if is_left_out { Reply::failure(&Failure::new(404, "NotFound", text)) } else { Reply::missing() };
         }
         let Some(resource) = self.resource(&target.group, &target.version, &target.plural) else {
             let is_built = super::kinds::built_in().iter().any(|it| it.group == target.group);
@@ -138,6 +149,9 @@ impl Kube {
                 Err(Failure::not_allowed())
             };
         }
+        if method == "GET" {
+            self.catch_up(&resource.collection());
+        }
         match (method, call.target.name.is_empty()) {
             ("GET", true) if call.ask.query.is_true("watch") || call.is_watch => {
                 self.watch(call).map(|watch| Reply::Watch(Box::new(watch)))
@@ -162,9 +176,11 @@ impl Kube {
         }
         let version = |object: Arc<Value>| self_version(&resource, &object);
         match (subresource, call.ask.method.as_str()) {
-            ("status", "GET") => self.read(call).map(|object| Reply::object(200, version(object))),
-            ("status", "PUT") => self.replace(call).map(|object| Reply::object(200, version(object))),
-            ("status", "PATCH") => self.patch(call).map(|(code, object)| Reply::object(code, version(object))),
+            ("status" | "approval", "GET") => self.read(call).map(|object| Reply::object(200, version(object))),
+            ("status" | "approval", "PUT") => self.replace(call).map(|object| Reply::object(200, version(object))),
+            ("status" | "approval", "PATCH") => {
+                self.patch(call).map(|(code, object)| Reply::object(code, version(object)))
+            }
             ("scale", "GET") => {
                 let object = self.read(call)?;
                 Ok(Reply::object(200, self.scale_of(&resource, &object)?))
@@ -210,7 +226,7 @@ fn is_form_known(accept: &str) -> bool {
 
 /// An object in the version that it is asked for in.
 pub(crate) fn self_version(resource: &Resource, object: &Value) -> Value {
-    let mut object = object.clone();
+    let mut object = super::events::seen(resource, object).into_owned();
     value::set(&mut object, "apiVersion", resource.api_version());
     value::set(&mut object, "kind", resource.kind.as_str());
     object

@@ -108,8 +108,8 @@ impl World {
             for ((node, machine), config) in told.iter().zip(&configs) {
                 let is_new = kube.get("nodes", "", &node.name).is_none();
                 kube.tell_machine(&node.name, machine.clone());
-                // A machine that is silent does not register again.
-                if !node.is_silent || kube.get("nodes", "", &node.name).is_some() {
+                // A machine that is off does not register again.
+                if node.is_up || kube.get("nodes", "", &node.name).is_some() {
                     kube.tell_node(node);
                 }
                 let Some(config) = config else { continue };
@@ -143,6 +143,7 @@ impl World {
             services: (services.0, u32::MAX.checked_shr(services.1.into()).unwrap_or(0).saturating_sub(1)),
             pods: range(&config, "podSubnets", (Ipv4Addr::new(10, 244, 0, 0), 16)),
             authority: config.kubernetes.as_ref().map(|authority| authority.pem.clone()).unwrap_or_default(),
+            signer: config.kubernetes.clone(),
             endpoint: config.endpoint.clone(),
             latencies,
             factor: self.latencies.factor,
@@ -189,10 +190,13 @@ impl World {
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(otherwise)
         };
+        let boot = self.talos.boot(node.vmid);
         Told {
             name: name.to_owned(),
             is_ready: node.is_ready,
+            is_up: boot.is_some_and(|boot| boot.runs_kubelet),
             is_silent: node.is_silent,
+            runs_control_plane: boot.is_some_and(|boot| boot.runs_apiserver),
             is_unschedulable: node.is_unschedulable,
             addresses: node.addresses.clone(),
             // What its configuration says is written by Talos, not by its agent.

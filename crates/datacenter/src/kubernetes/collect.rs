@@ -13,7 +13,7 @@ use super::workloads::AGAIN;
 use super::workloads::volumes::CLAIMS;
 
 /// Collections whose objects somebody always looks after.
-const LOOKED_AFTER: [&str; 11] = [
+const LOOKED_AFTER: [&str; 15] = [
     "namespaces",
     "pods",
     "services",
@@ -23,7 +23,11 @@ const LOOKED_AFTER: [&str; 11] = [
     "daemonsets.apps",
     "statefulsets.apps",
     "jobs.batch",
+    "cronjobs.batch",
     "persistentvolumeclaims",
+    "poddisruptionbudgets.policy",
+    super::certificates::REQUESTS,
+    super::workloads::AUTOSCALERS,
     DEFINITIONS,
 ];
 
@@ -58,6 +62,7 @@ impl Kube {
             CLAIMS => self.claim_gone(object),
             // Its claims may have waited for it.
             "pods" => {
+                self.workloads.evictions.remove(value::uid(object));
                 for volume in value::items(object, "spec.volumes") {
                     let claim = value::text(volume, "persistentVolumeClaim.claimName");
                     if !claim.is_empty() {

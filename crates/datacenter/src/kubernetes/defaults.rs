@@ -172,6 +172,7 @@ fn of_group(name: &str, object: &mut Value) {
                 value::remove(object, "spec.volumeClaimTemplates");
             }
         }
+        "autoscaling.v2.HorizontalPodAutoscaler" => autoscaler(object),
         "batch.v1.Job" => job(object),
         "batch.v1.CronJob" => {
             fill(value::place(object, "spec"), "concurrencyPolicy", "Allow");
@@ -233,6 +234,25 @@ fn pull_policy(image: &str) -> &'static str {
     match last.split_once(':') {
         Some((_, tag)) if tag != "latest" => "IfNotPresent",
         _ => "Always",
+    }
+}
+
+fn autoscaler(object: &mut Value) {
+    default(object, "spec.minReplicas", 1);
+    if value::items(object, "spec.metrics").is_empty() {
+        let target = json!({ "type": "Utilization", "averageUtilization": 80 });
+        let metrics = json!([{ "type": "Resource", "resource": { "name": "cpu", "target": target } }]);
+        value::set(object, "spec.metrics", metrics);
+    }
+    let Some(behavior) = object.pointer_mut("/spec/behavior").filter(|it| it.is_object()) else { return };
+    let policy = |kind: &str, number: i64| json!({ "type": kind, "value": number, "periodSeconds": 15 });
+    default(behavior, "scaleUp.stabilizationWindowSeconds", 0);
+    for (key, policies) in [
+        ("scaleUp", json!([policy("Pods", 4), policy("Percent", 100)])),
+        ("scaleDown", json!([policy("Percent", 100)])),
+    ] {
+        default(behavior, &format!("{key}.selectPolicy"), "Max");
+        default(behavior, &format!("{key}.policies"), policies);
     }
 }
 

@@ -149,7 +149,7 @@ impl Kube {
         call.is_dry_run = options.is_dry_run;
         let resource = call.resource.clone();
         let name = call.target.name.clone();
-        let Some(object) = self.get(&resource.qualified(), &call.target.namespace, &name) else {
+        let Some(object) = self.get(&resource.collection(), &call.target.namespace, &name) else {
             return Err(Failure::not_found(&resource, &name));
         };
         options.check(&resource, &object)?;
@@ -224,7 +224,7 @@ impl Kube {
 
     /// Ends an object, or begins to.
     pub(crate) fn end(&mut self, resource: &Resource, object: &Arc<Value>, options: &Options) -> Ended {
-        let collection = resource.qualified();
+        let collection = resource.collection();
         let (namespace, name) = (value::namespace(object).to_owned(), value::name(object).to_owned());
         let mut finalizers: Vec<String> = value::finalizers(object).into_iter().map(Into::into).collect();
         let mut mark = |word: &str, is_wanted: bool| {

@@ -25,12 +25,15 @@ const CHECKS: [&str; 8] = [
 ];
 
 /// The groups in the order in which the real server tells them; those of definitions come after.
-const PRIORITIES: [&str; 14] = [
+const PRIORITIES: [&str; 17] = [
     "apiregistration.k8s.io",
     "apps",
+    "events.k8s.io",
     "authentication.k8s.io",
     "authorization.k8s.io",
+    "autoscaling",
     "batch",
+    "certificates.k8s.io",
     "networking.k8s.io",
     "policy",
     "rbac.authorization.k8s.io",
@@ -90,7 +93,7 @@ impl Kube {
                 Some(document) => Reply::object(200, document),
                 None => Reply::Raw(404, "", Vec::new()),
             }),
-            ["openapi", "v2"] => Some(Reply::object(200, openapi::old(self))),
+            ["openapi", "v2"] => Some(openapi::old::reply(self, ask)),
             _ => None,
         }
     }
@@ -200,7 +203,7 @@ fn group(name: &str, versions: &[String], is_alone: bool) -> Value {
 /// The verbs of a subresource.
 fn sub_verbs(resource: &Resource, sub: &str) -> Vec<&'static str> {
     match sub {
-        "status" | "scale" | "ephemeralcontainers" => vec!["get", "patch", "update"],
+        "status" | "scale" | "ephemeralcontainers" | "approval" => vec!["get", "patch", "update"],
         "finalize" => vec!["update"],
         "log" => vec!["get"],
         "exec" | "attach" | "portforward" => vec!["create", "get"],

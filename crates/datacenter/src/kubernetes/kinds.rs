@@ -58,9 +58,14 @@ pub(crate) struct ScalePaths {
 }
 
 impl Resource {
-    /// `deployments.apps`, or `pods`: also the name of the collection that its objects are kept in.
+    /// `deployments.apps`, or `pods`.
     pub(crate) fn qualified(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// The name of the collection that its objects are kept in.
+    pub(crate) fn collection(&self) -> String {
+        if self.is(super::events::NEW) { super::events::KEPT.to_owned() } else { self.qualified() }
     }
 
     /// `apps/v1`, or `v1`.

@@ -25,7 +25,7 @@ use crate::talos::stages::uuid;
 
 mod moments;
 mod writers;
-pub(crate) use moments::{stamp, unstamp};
+pub(crate) use moments::{fine_stamp, stamp, unstamp};
 pub(crate) use writers::{CONTROLLER, CONTROLLER_STATUS, KUBELET, SCHEDULER, SERVER, SERVER_STATUS, TALOS, Writer};
 
 /// Something that happens in a cluster of itself.
@@ -58,6 +58,8 @@ pub(crate) struct Setup {
     pub(crate) pods: (std::net::Ipv4Addr, u8),
     /// The certificate of the cluster's authority, as pods find it.
     pub(crate) authority: String,
+    /// The authority with its key, which signs what is asked of it.
+    pub(crate) signer: Option<crate::talos::config::Authority>,
     pub(crate) endpoint: String,
     pub(crate) latencies: WorkloadLatencies,
     pub(crate) factor: f64,
@@ -95,6 +97,8 @@ pub(crate) struct Kube {
     pub(crate) tokens: BTreeMap<String, (super::request::User, Option<Duration>)>,
     /// Whether watches tell nothing, as if nobody were at the other end any more.
     pub(crate) is_stalled: bool,
+    /// Whether what is written now is nothing to any controller.
+    pub(crate) is_quiet: bool,
     /// The request that is being answered, where it can wait for an answer.
     pub(crate) trial: Option<Trial>,
 }
@@ -120,6 +124,7 @@ impl Kube {
             stuck_definitions: BTreeSet::new(),
             tokens: BTreeMap::new(),
             is_stalled: false,
+            is_quiet: false,
             trial: None,
         };
         kube.bootstrap();
@@ -227,7 +232,9 @@ impl Kube {
         for owner in value::items(&object, "metadata.ownerReferences") {
             self.dependents.entry(value::text(owner, "uid").to_owned()).or_default().insert(key.clone());
         }
-        self.changed(&key, &object);
+        if !self.is_quiet {
+            self.changed(&key, &object);
+        }
         object
     }
 

@@ -1,4 +1,5 @@
-//! Descriptions of what is served, as clients read them: OpenAPI v3, one document a version, from the same tables.
+//! Descriptions of what is served, as clients read them: OpenAPI v3, one document a version, from the same tables; and [`old`], of
+//! everything at once.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +12,8 @@ use super::kube::Kube;
 use super::schema::{Definition, Field, Relation, Type, definitions};
 use super::value;
 use crate::world::guest::hex;
+
+pub(crate) mod old;
 
 /// The documents that there are.
 pub(crate) fn index(kube: &Kube) -> Value {
@@ -98,11 +101,6 @@ pub(crate) fn document(kube: &Kube, path: &[&str]) -> Option<Value> {
         "paths": paths,
         "components": { "schemas": schemas },
     }))
-}
-
-/// The older description, for clients that insist on it: no more than that it is there.
-pub(crate) fn old(kube: &Kube) -> Value {
-    json!({ "swagger": "2.0", "info": { "title": "Kubernetes", "version": kube.setup.version }, "paths": {}, "definitions": {} })
 }
 
 /// `1.36` of `v1.36.3`.

@@ -44,7 +44,7 @@ impl Kube {
             return Err(Failure::invalid_kind("meta.k8s.io", "PatchOptions", "", &[cause]));
         }
         let resource = call.resource.clone();
-        let Some(old) = self.get(&resource.qualified(), &call.target.namespace, &call.target.name) else {
+        let Some(old) = self.seen(&resource, &call.target.namespace, &call.target.name) else {
             return Err(Failure::not_found(&resource, &call.target.name));
         };
         let read = body::json(&call.ask.body);
@@ -147,8 +147,8 @@ impl Kube {
             return Err(Failure::new(500, "", text));
         }
         let force = call.ask.query.is_true("force");
-        let (collection, manager) = (resource.qualified(), call.manager(true));
-        let old = self.get(&collection, &call.target.namespace, &call.target.name);
+        let manager = call.manager(true);
+        let old = self.seen(&resource, &call.target.namespace, &call.target.name);
         if old.is_none() && !call.target.subresource.is_empty() {
             return Err(Failure::not_found(&resource, &call.target.name));
         }

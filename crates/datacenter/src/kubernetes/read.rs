@@ -13,10 +13,11 @@ use super::kube::Kube;
 use super::selectors::{Fields, Labels};
 use super::status::{Cause, Failure};
 use super::store::{Place, Turn};
+use super::workloads::nodes::heartbeats::rhythm;
 use super::{table, value};
 
-/// How long a watch lasts where nobody says: between half an hour and an hour on the real server.
-const WATCH: Duration = Duration::from_secs(2_700);
+/// How long a watch lasts at least where nobody says; at most it is twice as long.
+const WATCH: Duration = Duration::from_secs(1_800);
 /// How often a watch is told how far it has come.
 const BOOKMARK: Duration = Duration::from_secs(60);
 
@@ -57,6 +58,8 @@ pub(crate) struct Watch {
     first: Vec<Value>,
     pub(crate) ends: Duration,
     bookmark: Option<Duration>,
+    /// When to look for what nobody tells, and how often.
+    rhythm: Option<(Duration, Duration)>,
     table: Option<table::Form>,
     is_over: bool,
 }
@@ -64,11 +67,12 @@ pub(crate) struct Watch {
 impl Kube {
     pub(crate) fn choice(&self, call: &Call<'_>) -> Result<Choice, Failure> {
         let (resource, query) = (&call.resource, &call.ask.query);
-        let collection = resource.qualified();
+        let collection = resource.collection();
         let custom = resource.custom().map(|custom| custom.selectable.as_slice());
-        let mut fields = Fields::parse(&collection, custom, query.get("fieldSelector").unwrap_or_default())?;
+        let of = resource.qualified();
+        let mut fields = Fields::parse(&of, custom, query.get("fieldSelector").unwrap_or_default())?;
         if !call.target.name.is_empty() {
-            fields = Fields::parse(&collection, custom, &format!("metadata.name={}", call.target.name))?;
+            fields = Fields::parse(&of, custom, &format!("metadata.name={}", call.target.name))?;
         }
         Ok(Choice {
             collection,
@@ -81,7 +85,7 @@ impl Kube {
     /// `GET` of one object.
     pub(crate) fn read(&self, call: &Call<'_>) -> Result<Arc<Value>, Failure> {
         self.check_version(call)?;
-        let found = self.get(&call.resource.qualified(), &call.target.namespace, &call.target.name);
+        let found = self.get(&call.resource.collection(), &call.target.namespace, &call.target.name);
         found.ok_or_else(|| Failure::not_found(&call.resource, &call.target.name))
     }
 
@@ -251,13 +255,18 @@ impl Kube {
         let sends_state =
             query.is_true("sendInitialEvents") || query.get("sendInitialEvents").is_none() && version == 0;
         let seconds = query.number("timeoutSeconds").filter(|seconds| *seconds > 0);
+        let lasts = match seconds {
+            Some(seconds) => Duration::from_secs(seconds),
+            None => WATCH + Duration::from_secs(self.number("kubernetes watch") % WATCH.as_secs()),
+        };
         let mut watch = Watch {
             resource: call.resource.clone(),
             choice,
             seen: version,
             first: Vec::new(),
-            ends: self.now + seconds.map_or(WATCH, Duration::from_secs),
+            ends: self.now + lasts,
             bookmark: wants_bookmarks.then_some(self.now + BOOKMARK),
+            rhythm: rhythm(&call.resource.qualified()).map(|rhythm| (self.now + rhythm, rhythm)),
             table: table::Form::of(&call.ask.accept, query),
             is_over: false,
         };
@@ -310,6 +319,11 @@ impl Watch {
 
     /// What there is to tell now.
     pub(crate) fn next(&mut self, kube: &Kube) -> Vec<Value> {
+        if let Some((at, rhythm)) = &mut self.rhythm
+            && kube.now >= *at
+        {
+            *at = kube.now + *rhythm;
+        }
         let mut told = std::mem::take(&mut self.first);
         if self.is_over {
             return told;
@@ -355,6 +369,12 @@ impl Watch {
 
     /// When there is something to tell even if nothing happens.
     pub(crate) fn wakes(&self) -> Duration {
-        self.bookmark.map_or(self.ends, |at| at.min(self.ends))
+        let looks = [self.bookmark, self.rhythm.map(|(at, _)| at)];
+        looks.into_iter().flatten().min().map_or(self.ends, |at| at.min(self.ends))
+    }
+
+    /// The collection that is watched.
+    pub(crate) fn collection(&self) -> &str {
+        &self.choice.collection
     }
 }

@@ -123,6 +123,19 @@ fn selectable(collection: &str) -> &'static [&'static str] {
             "source",
             "type",
         ],
+        super::events::NEW => &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ],
+        "certificatesigningrequests.certificates.k8s.io" => &["spec.signerName"],
         _ => &[],
     }
 }
@@ -154,7 +167,8 @@ impl Fields {
                 };
                 return Err(Failure::bad_request(message));
             }
-            all.push((key.to_owned(), is_equal, value.to_owned()));
+            let key = if collection == super::events::NEW { super::events::kept_path(key) } else { key.into() };
+            all.push((key.into_owned(), is_equal, value.to_owned()));
         }
         Ok(Self(all))
     }

@@ -6,7 +6,7 @@ use super::api::Call;
 use super::kinds::Resource;
 use super::kube::Kube;
 use super::request::Query;
-use super::value;
+use super::{events, value};
 
 mod columns;
 use columns::{Row, columns};
@@ -96,7 +96,10 @@ fn table(kube: &Kube, resource: &Resource, items: &[Value], include: Include, me
     let rows: Vec<Value> = items
         .iter()
         .map(|item| {
-            let cells: Vec<Value> = columns.iter().map(|column| column.cell(&Row { kube, object: item })).collect();
+            // The columns of events know them as they are kept.
+            let kept = resource.is(events::NEW).then(|| events::kept(resource, item.clone()));
+            let object = kept.as_ref().unwrap_or(item);
+            let cells: Vec<Value> = columns.iter().map(|column| column.cell(&Row { kube, object })).collect();
             let mut row = json!({ "cells": cells });
             match include {
                 Include::None => value::set(&mut row, "object", Value::Null),

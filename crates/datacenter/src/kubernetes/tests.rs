@@ -9,12 +9,15 @@ use super::api::Reply;
 use super::kube::{Kube, Setup};
 use super::request::{Ask, Query, User};
 use super::trial::Trial;
+use super::workloads::nodes::Told;
 use crate::blueprint::WorkloadLatencies;
 
 mod apply;
+mod groups;
 mod hooks;
 mod life;
 mod mirror;
+mod nodes;
 mod refusals;
 mod volumes;
 mod watching;
@@ -38,6 +41,7 @@ impl Bench {
             services: (Ipv4Addr::new(10, 96, 0, 0), 1 << 16),
             pods: (Ipv4Addr::new(10, 244, 0, 0), 16),
             authority: "authority".to_owned(),
+            signer: None,
             endpoint: "https://10.0.0.50:6443".to_owned(),
             latencies: WorkloadLatencies::default(),
             factor,
@@ -133,20 +137,31 @@ impl Bench {
 
     /// Adds a node that is ready.
     pub(super) fn node(&mut self, name: &str) {
-        let told = super::workloads::nodes::Told {
-            name: name.to_owned(),
-            is_ready: true,
-            is_silent: false,
-            is_unschedulable: false,
-            addresses: vec![format!("10.0.0.{}", name.len())],
-            labels: std::collections::BTreeMap::new(),
-            taints: std::collections::BTreeMap::new(),
-            version: "v1.36.3".to_owned(),
-            cores: 4,
-            memory_mib: 8_192,
-        };
-        self.kube.tell_node(&told);
+        self.tell(&told(name));
+    }
+
+    /// Lets a machine tell something of itself.
+    pub(super) fn tell(&mut self, told: &Told) {
+        self.kube.tell_node(told);
         self.settle();
+    }
+}
+
+/// What a machine that is well tells of itself.
+pub(super) fn told(name: &str) -> Told {
+    Told {
+        name: name.to_owned(),
+        is_ready: true,
+        is_up: true,
+        is_silent: false,
+        runs_control_plane: false,
+        is_unschedulable: false,
+        addresses: vec![format!("10.0.0.{}", name.len())],
+        labels: std::collections::BTreeMap::new(),
+        taints: std::collections::BTreeMap::new(),
+        version: "v1.36.3".to_owned(),
+        cores: 4,
+        memory_mib: 8_192,
     }
 }
 

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::kinds::{Custom, Resource, Shape};
 use super::status::Cause;
-use super::{cel, crd, structural, value};
+use super::{cel, certificates, crd, events, structural, value};
 
+mod autoscaling;
 mod changes;
 pub(crate) mod kinds;
 pub(crate) mod names;
@@ -15,6 +16,9 @@ pub(crate) mod pods;
 pub(crate) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
     let mut causes = metadata(resource, object);
     causes.extend(content(resource, object));
+    if resource.is(events::NEW) {
+        causes.extend(events::faults_of_new(object));
+    }
     if let Shape::Custom(custom) = &resource.shape
         && causes.is_empty()
     {
@@ -30,7 +34,11 @@ pub(crate) fn update(resource: &Resource, subresource: &str, old: &Value, new: &
     causes.extend(finalizers(old, new));
     causes.extend(finalizers(old, new));
     // Data is judged after what may not change of it; all else before.
-    let changes = if subresource.is_empty() { changes::change(resource, old, new) } else { Vec::new() };
+    let changes = match subresource {
+        "" => changes::change(resource, old, new),
+        _ if resource.is(certificates::REQUESTS) => certificates::changes(subresource, old, new),
+        _ => Vec::new(),
+    };
     let is_data = resource.is("secrets") || resource.is("configmaps");
     let (first, second) = if is_data { (changes, content(resource, new)) } else { (content(resource, new), changes) };
     causes.extend(first);

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::admission::Deed;
 use super::api::Call;
+use super::certificates;
 use super::delete::Options;
 use super::kinds::Resource;
 use super::kube::{CONTROLLER, Key, Kube};
@@ -19,6 +20,8 @@ use super::request::{Ask, Target, User};
 use super::status::Failure;
 use super::value;
 
+mod budgets;
+mod crons;
 mod daemons;
 mod deployments;
 mod endpoints;
@@ -30,6 +33,9 @@ mod schedule;
 pub(crate) mod specs;
 mod stateful;
 pub(crate) mod volumes;
+
+/// The collection of autoscalers.
+pub(crate) const AUTOSCALERS: &str = "horizontalpodautoscalers.autoscaling";
 
 /// When a controller tries again what it was refused.
 pub(crate) const AGAIN: Duration = Duration::from_secs(5);
@@ -60,6 +66,14 @@ pub(crate) struct Workloads {
     pub(crate) faults: BTreeMap<(String, String), PodFault>,
     /// The claims, by uid, that a volume is being made for.
     pub(crate) ordered: BTreeSet<String>,
+    /// What is known of the agents of nodes.
+    pub(crate) agents: BTreeMap<String, nodes::heartbeats::Agent>,
+    /// What waits for the agent of a node to be back.
+    pub(crate) held: BTreeMap<String, Vec<pods::Moment>>,
+    /// When jobs of a schedule, by the uid of what makes them, begin next.
+    pub(crate) crons: BTreeMap<String, Duration>,
+    /// When pods, by uid, no longer bear a taint of their node.
+    pub(crate) evictions: BTreeMap<String, Duration>,
 }
 
 impl Kube {
@@ -77,6 +91,7 @@ impl Kube {
                         self.note(service);
                     }
                 }
+                self.note_budgets(object);
                 if value::is_deleting(object) || ["Succeeded", "Failed"].contains(&value::text(object, "status.phase"))
                 {
                     self.note_pending();
@@ -139,11 +154,27 @@ impl Kube {
             ("daemonsets.apps", Some(object)) => self.sync_daemon_set(&object),
             ("statefulsets.apps", Some(object)) => self.sync_stateful_set(&object),
             ("jobs.batch", Some(object)) => self.sync_job(&object),
+            ("cronjobs.batch", Some(object)) => self.sync_cron_job(&object),
+            (budgets::BUDGETS, Some(object)) => self.sync_budget(&object),
+            (AUTOSCALERS, Some(object)) => self.sync_autoscaler(&object),
+            (certificates::REQUESTS, Some(object)) => self.sync_certificate_request(&object),
             ("services", Some(object)) => self.sync_endpoints(&object),
             ("pods", Some(object)) => self.sync_pod(&object),
+            ("nodes", Some(object)) => self.sync_node(&object),
+            ("nodes", None) => self.forget_agent(&key.2),
             (volumes::CLAIMS, Some(object)) => self.sync_claim(&object),
             _ => {}
         }
+    }
+
+    /// An autoscaler is told that nobody looks after it.
+    fn sync_autoscaler(&mut self, autoscaler: &Value) {
+        let now = self.stamp();
+        let place = (AUTOSCALERS, value::namespace(autoscaler), value::name(autoscaler));
+        self.amend(&super::kube::CONTROLLER_STATUS, place, |object| {
+            let why = "this cluster is simulated: nothing is measured, and nothing is scaled";
+            super::crd::condition(object, &now, "ScalingActive", "False", ("FailedGetResourceMetric", why));
+        });
     }
 
     /// Makes an object as a controller does: with all that admission and validation say.

@@ -1,5 +1,6 @@
 //! Objects that are made and changed: the way from a body to the store.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use super::fields::node::Node;
 use super::kinds::{Resource, Shape};
 use super::kube::Kube;
 use super::status::{Cause, Failure};
-use super::{decode, defaults, structural, validate, value};
+use super::{certificates, decode, defaults, events, structural, validate, value};
 
 mod limits;
 mod reading;
@@ -41,7 +42,7 @@ pub(crate) fn ignored(resource: &Resource, subresource: &str) -> &'static [&'sta
             &["metadata", "finalizers"],
             &["metadata", "ownerReferences"],
         ],
-        "status" => &[&["spec"]],
+        "status" | "approval" => &[&["spec"]],
         _ => &[],
     }
 }
@@ -110,6 +111,9 @@ impl Kube {
         if resource.is("jobs.batch") {
             self.prepare_job(&mut object);
         }
+        if resource.is(certificates::REQUESTS) {
+            certificates::prepare(&mut object, &call.ask.user);
+        }
         self.allocate(&mut object, None, &resource, call.is_dry_run)?;
         let causes = validate::create(&resource, &object);
         if !causes.is_empty() {
@@ -121,7 +125,7 @@ impl Kube {
             call.warnings.extend(super::crd::unknown_formats(&object));
         }
         let (namespace, name) = (value::namespace(&object).to_owned(), value::name(&object).to_owned());
-        if let Some(known) = self.store.get(&resource.qualified(), &namespace, &name) {
+        if let Some(known) = self.store.get(&resource.collection(), &namespace, &name) {
             let mut failure = Failure::already_exists(&resource, &name);
             if value::is_deleting(known) {
                 failure.message = format!("object is being deleted: {}", failure.message);
@@ -132,7 +136,25 @@ impl Kube {
         if call.is_dry_run {
             return Ok(Arc::new(object));
         }
-        Ok(self.put(&resource.qualified(), object))
+        Ok(self.keep(&resource, object))
+    }
+
+    /// An object in the view that somebody has of it.
+    pub(crate) fn seen(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let found = self.get(&resource.collection(), namespace, name)?;
+        Some(match events::seen(resource, &found) {
+            Cow::Borrowed(_) => found,
+            Cow::Owned(seen) => Arc::new(seen),
+        })
+    }
+
+    /// Keeps an object, in whatever view it was written.
+    fn keep(&mut self, resource: &Resource, object: Value) -> Arc<Value> {
+        let kept = self.put(&resource.collection(), events::kept(resource, object));
+        match events::seen(resource, &kept) {
+            Cow::Borrowed(_) => kept,
+            Cow::Owned(seen) => Arc::new(seen),
+        }
     }
 
     /// Gives a name to an object that only has the beginning of one.
@@ -159,7 +181,7 @@ impl Kube {
         value::set(&mut object, "metadata.name", wanted.as_str());
         place(call, &mut object)?;
         self.complete(&resource, &mut object);
-        let Some(old) = self.get(&resource.qualified(), &call.target.namespace, &wanted) else {
+        let Some(old) = self.seen(&resource, &call.target.namespace, &wanted) else {
             return Err(Failure::not_found(&resource, &wanted));
         };
         let version = value::text(&object, "metadata.resourceVersion");
@@ -280,6 +302,9 @@ impl Kube {
             Some(known) => value::set(new, path, known.clone()),
             None => drop(value::remove(new, path)),
         };
+        if resource.is(certificates::REQUESTS) {
+            return certificates::keep_other_half(subresource, old, new, &self.stamp());
+        }
         match subresource {
             "" if resource.has("status") => take(new, "status"),
             "status" if resource.custom().is_some() => {
@@ -305,7 +330,7 @@ impl Kube {
 
     /// Writes an object, or ends it if it only waited for its finalizers.
     pub(crate) fn put_or_end(&mut self, resource: &Resource, object: Value) -> Arc<Value> {
-        let collection = resource.qualified();
+        let collection = resource.collection();
         let waits = !value::finalizers(&object).is_empty()
             || collection == "namespaces" && !value::items(&object, "spec.finalizers").is_empty();
         let has_grace = value::number(&object, "metadata.deletionGracePeriodSeconds").is_some_and(|grace| grace > 0);
@@ -313,7 +338,7 @@ impl Kube {
             self.erase(&collection, value::namespace(&object), value::name(&object));
             return Arc::new(object);
         }
-        self.put(&collection, object)
+        self.keep(resource, object)
     }
 }
 

@@ -8,6 +8,11 @@ pub(crate) fn stamp(since_1970: Duration) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
+/// The same with millionths of seconds: `2026-09-21T14:13:20.250000Z`.
+pub(crate) fn fine_stamp(since_1970: Duration) -> String {
+    format!("{}.{:06}Z", stamp(since_1970).trim_end_matches('Z'), since_1970.subsec_micros())
+}
+
 /// A moment that objects wrote, as the time since 1970; nothing if it is none.
 pub(crate) fn unstamp(text: &str) -> Option<Duration> {
     let part = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();

@@ -137,7 +137,7 @@ pub(super) fn columns(resource: &Resource) -> Vec<Column> {
         return all;
     }
     match resource.qualified().as_str() {
-        "events" => all = events(),
+        "events" | super::super::events::NEW => all = events(),
         "storageclasses.storage.k8s.io" => all = storage_classes(),
         "pods" => all.extend(pods()),
         "nodes" => all.extend(nodes()),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::pods;
 use crate::kubernetes::kinds::Resource;
 use crate::kubernetes::status::Cause;
-use crate::kubernetes::value;
+use crate::kubernetes::{events, value};
 
 /// What of an object may not be changed.
 pub(crate) fn change(resource: &Resource, old: &Value, new: &Value) -> Vec<Cause> {
@@ -46,6 +46,7 @@ pub(crate) fn change(resource: &Resource, old: &Value, new: &Value) -> Vec<Cause
             is_fixed("spec.completions", &mut causes);
         }
         "pods" => causes = pods::change(old, new),
+        events::NEW => events::FIXED.iter().for_each(|path| is_fixed(path, &mut causes)),
         "endpointslices.discovery.k8s.io" => is_fixed("addressType", &mut causes),
         "secrets" | "configmaps" => {
             if value::is_true(old, "immutable") {

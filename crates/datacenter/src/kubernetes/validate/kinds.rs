@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::pods;
+use super::{autoscaling, pods};
 use crate::kubernetes::selectors::Labels;
 use crate::kubernetes::status::Cause;
-use crate::kubernetes::value;
+use crate::kubernetes::{certificates, events, value};
 
 /// The most bytes of the data of a secret or a configuration.
 const DATA_LIMIT: usize = 1 << 20;
@@ -74,6 +74,9 @@ pub(crate) fn content(collection: &str, object: &Value) -> Vec<Cause> {
                 causes.push(Cause::invalid("involvedObject.namespace", &json!(about), detail));
             }
         }
+        events::NEW => causes = events::faults(object),
+        certificates::REQUESTS => causes = certificates::faults(object),
+        "horizontalpodautoscalers.autoscaling" => causes = autoscaling::faults(&object["spec"]),
         "namespaces" => security_labels(object, &mut causes),
         "storageclasses.storage.k8s.io" if value::text(object, "provisioner").is_empty() => {
             causes.push(Cause::required("provisioner", ""));

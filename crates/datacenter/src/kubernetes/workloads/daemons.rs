@@ -18,15 +18,18 @@ impl Kube {
         let hash = template_hash(&set["spec"]["template"]);
         let nodes: Vec<Arc<Value>> = self.store.all("nodes", "").cloned().collect();
         let pods = self.controlled(set, "pods");
-        let (mut desired, mut current, mut updated, mut ready) = (0, 0, 0, 0);
+        let (mut desired, mut current, mut updated, mut ready, mut misplaced) = (0, 0, 0, 0, 0);
         let mut is_replacing = pods.iter().any(|pod| !is_ready(pod) && revision(pod) == hash);
         for node in &nodes {
             let name = value::name(node);
             let own: Vec<&Arc<Value>> = pods.iter().filter(|pod| wanted_node(pod) == name).collect();
             let template = template(set, &hash, name);
             if !schedule::takes_daemon(&template, node) {
-                for pod in own {
-                    self.dismiss("pods", pod);
+                misplaced += i64::from(own.iter().any(|pod| is_active(pod)));
+                if !schedule::keeps_daemon(&template, node) {
+                    for pod in own {
+                        self.dismiss("pods", pod);
+                    }
                 }
                 continue;
             }
@@ -60,7 +63,7 @@ impl Kube {
         self.amend(&CONTROLLER_STATUS, ("daemonsets.apps", value::namespace(set), value::name(set)), |object| {
             let generation = object["metadata"]["generation"].clone();
             let status = json!({
-                "currentNumberScheduled": current, "numberMisscheduled": 0, "desiredNumberScheduled": desired, "numberReady": ready,
+                "currentNumberScheduled": current, "numberMisscheduled": misplaced, "desiredNumberScheduled": desired, "numberReady": ready,
                 "observedGeneration": generation, "updatedNumberScheduled": updated, "numberAvailable": ready, "numberUnavailable": desired - ready,
             });
             value::set(object, "status", status);

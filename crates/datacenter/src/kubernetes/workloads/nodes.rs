@@ -1,4 +1,5 @@
-//! Nodes, as the machines tell of them.
+//! Nodes, as the machines tell of them: [`heartbeats`] is how they say that they live, [`lifecycle`] what follows when they do
+//! not, [`mirrors`] what they run without being told by the API.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -9,13 +10,24 @@ use crate::kubernetes::crd::condition;
 use crate::kubernetes::kube::{CONTROLLER, KUBELET, Kube, Writer};
 use crate::kubernetes::value;
 
+pub(crate) mod heartbeats;
+mod lifecycle;
+mod mirrors;
+
+/// The agent of a node, writing more than what it saw.
+pub(super) const AGENT: Writer<'_> = Writer { name: "kubelet", subresource: "" };
+
 /// What a machine tells of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) name: String,
     pub(crate) is_ready: bool,
-    /// Whether nothing is heard of it.
+    /// Whether its agent runs: whoever is off tells nothing, and is missed only later.
+    pub(crate) is_up: bool,
+    /// Whether nothing was heard of it for so long that it is missed.
     pub(crate) is_silent: bool,
+    /// Whether it runs the API server, and with it the other parts of a control plane.
+    pub(crate) runs_control_plane: bool,
     pub(crate) is_unschedulable: bool,
     pub(crate) addresses: Vec<String>,
     pub(crate) labels: BTreeMap<String, String>,
@@ -25,9 +37,6 @@ pub(crate) struct Told {
     pub(crate) cores: u64,
     pub(crate) memory_mib: u64,
 }
-
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
-const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 impl Kube {
     /// A range of addresses for the pods of one more node; nothing if all are given away.
@@ -46,44 +55,19 @@ impl Kube {
 
     /// Writes what a machine tells into its node, which is made if it is new.
     pub(crate) fn tell_node(&mut self, told: &Told) {
-        let registrar = Writer { name: "kubelet", subresource: "" };
         if self.store.get("nodes", "", &told.name).is_none() {
-            let mut labels = json!({});
-            for (key, text) in [
-                ("beta.kubernetes.io/arch", "amd64"),
-                ("beta.kubernetes.io/os", "linux"),
-                ("kubernetes.io/arch", "amd64"),
-                ("kubernetes.io/hostname", told.name.as_str()),
-                ("kubernetes.io/os", "linux"),
-            ] {
-                labels[key] = json!(text);
-            }
-            let metadata = json!({ "name": told.name, "labels": labels });
-            self.make(&registrar, "nodes", json!({ "metadata": metadata, "spec": {} }));
-            if let Some(range) = self.free_range() {
-                self.amend(&CONTROLLER, ("nodes", "", &told.name), |node| {
-                    value::set(node, "spec.podCIDR", range.as_str());
-                    value::set(node, "spec.podCIDRs", json!([range]));
-                });
-            }
+            self.register(told);
         }
-        let now = self.stamp();
         let place = ("nodes", "", told.name.as_str());
-        self.amend(&registrar, place, |node| {
+        self.amend(&AGENT, place, |node| {
             for (key, text) in &told.labels {
                 value::place(node, "metadata.labels")[key.as_str()] = json!(text);
             }
             // What others tainted it with stays.
-            let own = |key: &str| told.taints.contains_key(key) || [NOT_READY, UNREACHABLE].contains(&key);
-            let mut taints: Vec<Value> =
-                value::items(node, "spec.taints").iter().filter(|it| !own(value::text(it, "key"))).cloned().collect();
-            let mut all: Vec<Value> = told.taints.iter().map(|(key, effect)| taint(key, effect)).collect();
-            all.append(&mut taints);
-            if told.is_silent {
-                all.push(taint(UNREACHABLE, "NoSchedule"));
-            } else if !told.is_ready {
-                all.push(taint(NOT_READY, "NoSchedule"));
-            }
+            let others = value::items(node, "spec.taints").iter();
+            let others = others.filter(|it| !told.taints.contains_key(value::text(it, "key"))).cloned();
+            let own = told.taints.iter().map(|(key, effect)| taint(key, effect));
+            let all: Vec<Value> = own.chain(others.collect::<Vec<_>>()).collect();
             match all.is_empty() {
                 true => drop(value::remove(node, "spec.taints")),
                 false => value::set(node, "spec.taints", all),
@@ -92,10 +76,44 @@ impl Kube {
                 value::set(node, "spec.unschedulable", true);
             }
         });
+        if told.is_up {
+            self.post_status(told);
+        } else if told.is_silent {
+            self.miss(&told.name);
+        }
+        self.tell_agent(told);
+        self.taint_by_conditions(&told.name);
+        self.mirror(told);
+    }
+
+    /// A machine registers its node.
+    fn register(&mut self, told: &Told) {
+        let mut labels = json!({});
+        for (key, text) in [
+            ("beta.kubernetes.io/arch", "amd64"),
+            ("beta.kubernetes.io/os", "linux"),
+            ("kubernetes.io/arch", "amd64"),
+            ("kubernetes.io/hostname", told.name.as_str()),
+            ("kubernetes.io/os", "linux"),
+        ] {
+            labels[key] = json!(text);
+        }
+        // Admission taints every node that begins.
+        let taints = json!([{ "key": lifecycle::NOT_READY, "effect": "NoSchedule" }]);
+        let metadata = json!({ "name": told.name, "labels": labels });
+        self.make(&AGENT, "nodes", json!({ "metadata": metadata, "spec": { "taints": taints } }));
+        if let Some(range) = self.free_range() {
+            self.amend(&CONTROLLER, ("nodes", "", &told.name), |node| {
+                value::set(node, "spec.podCIDR", range.as_str());
+                value::set(node, "spec.podCIDRs", json!([range]));
+            });
+        }
+    }
+
+    /// The agent of a node writes how it is.
+    fn post_status(&mut self, told: &Told) {
         let (status, reason, message) = if told.is_ready {
             ("True", "KubeletReady", "kubelet is posting ready status")
-        } else if told.is_silent {
-            ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
         } else {
             (
                 "False",
@@ -103,21 +121,25 @@ impl Kube {
                 "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized",
             )
         };
-        self.amend(&KUBELET, place, |node| {
-            let mut addresses: Vec<Value> = told.addresses.iter().map(|it| json!({ "type": "InternalIP", "address": it })).collect();
+        let now = self.stamp();
+        self.amend(&KUBELET, ("nodes", "", told.name.as_str()), |node| {
+            let mut addresses: Vec<Value> =
+                told.addresses.iter().map(|it| json!({ "type": "InternalIP", "address": it })).collect();
             addresses.push(json!({ "type": "Hostname", "address": told.name }));
             value::set(node, "status.addresses", addresses);
             let (cores, memory) = (told.cores.to_string(), format!("{}Ki", told.memory_mib << 10));
             let capacity = json!({ "cpu": cores, "memory": memory, "pods": "110", "ephemeral-storage": "20Gi" });
             value::set(node, "status.capacity", capacity.clone());
             value::set(node, "status.allocatable", capacity);
-            value::set(node, "status.nodeInfo", json!({
+            let info = json!({
                 "kubeletVersion": told.version, "osImage": "Talos", "operatingSystem": "linux", "architecture": "amd64",
                 "containerRuntimeVersion": "containerd://2.2.0", "kernelVersion": "6.18.0-talos",
                 "machineID": "", "systemUUID": "", "bootID": "", "kubeProxyVersion": "",
-            }));
+            });
+            value::set(node, "status.nodeInfo", info);
             value::set(node, "status.daemonEndpoints", json!({ "kubeletEndpoint": { "Port": 10_250 } }));
-            let known = value::items(node, "status.conditions").iter().find(|it| value::text(it, "type") == "Ready").cloned();
+            let last = heartbeats::last(node);
+            let before = node["status"].clone();
             condition(node, &now, "Ready", status, (reason, message));
             for (kind, reason, message) in [
                 ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -126,13 +148,12 @@ impl Kube {
             ] {
                 condition(node, &now, kind, "False", (reason, message));
             }
-            let is_same = known.is_some_and(|known| value::text(&known, "status") == status);
-            for item in node.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten() {
-                if !is_same {
-                    value::set(item, "lastHeartbeatTime", now.as_str());
-                } else {
-                    value::default(item, "lastHeartbeatTime", now.as_str());
-                }
+            // What is told again is told without a beat of its own.
+            if let Some(last) = last {
+                heartbeats::set(node, &last);
+            }
+            if node["status"] != before {
+                heartbeats::set(node, &now);
             }
         });
     }

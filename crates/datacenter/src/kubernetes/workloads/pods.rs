@@ -27,6 +27,8 @@ pub(crate) enum Step {
     Ready,
     /// It has done what it was for.
     Finished,
+    /// It bears a taint of its node no longer.
+    Evicted,
     /// It is gone.
     Gone,
 }
@@ -41,7 +43,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    fn of(pod: &Value, step: Step) -> Self {
+    pub(super) fn of(pod: &Value, step: Step) -> Self {
         Self {
             namespace: value::namespace(pod).to_owned(),
             name: value::name(pod).to_owned(),
@@ -72,8 +74,11 @@ impl Kube {
             return;
         }
         let Some(node) = self.get("nodes", "", node) else { return };
+        self.heed_taints(pod, &node);
         let place = (value::namespace(pod).to_owned(), value::name(pod).to_owned());
-        if value::text(pod, "status.startTime").is_empty() {
+        if self.is_down(value::name(&node)) {
+            // Whoever would begin with it is not there.
+        } else if value::text(pod, "status.startTime").is_empty() {
             self.pull(pod, &node);
         } else if self.workloads.waiting.contains(&place) && self.missing_mount(pod).is_none() {
             self.workloads.waiting.remove(&place);
@@ -86,14 +91,14 @@ impl Kube {
                 .iter()
                 .any(|it| value::text(it, "type") == "Ready" && value::text(it, "status") == "Unknown");
             if is_lost {
-                self.set_ready(pod, false);
+                self.set_ready(pod, false, "NodeNotReady");
             }
         } else if is(&node, "Ready")
             && !is(pod, "Ready")
             && value::text(pod, "status.phase") == "Running"
             && is_resumed(pod)
         {
-            self.set_ready(pod, true);
+            self.set_ready(pod, true, "");
         }
     }
 
@@ -106,8 +111,7 @@ impl Kube {
         let reason = if fault == Some(PodFault::ImagePull) { "ImagePullBackOff" } else { "ContainerCreating" };
         self.amend(&KUBELET, ("pods", value::namespace(pod), value::name(pod)), |object| {
             value::set(object, "status.startTime", now.as_str());
-            value::set(object, "status.hostIP", host.as_str());
-            value::set(object, "status.hostIPs", json!([{ "ip": host }]));
+            at_host(object, &host);
             for (kind, status) in [("PodReadyToStartContainers", "False"), ("Initialized", "True")] {
                 condition(object, &now, kind, status, ("", ""));
             }
@@ -175,8 +179,13 @@ impl Kube {
         else {
             return;
         };
+        let node = value::text(&pod, "spec.nodeName");
+        if moment.step != Step::Evicted && self.is_down(node) && self.get("nodes", "", node).is_some() {
+            // Whoever would do it does it once he is back.
+            self.workloads.held.entry(node.to_owned()).or_default().push(moment.clone());
+            return;
+        }
         if moment.step == Step::Gone {
-            let node = value::text(&pod, "spec.nodeName");
             // Collected with its node, which is back by now.
             if !value::is_deleting(&pod) && self.get("nodes", "", node).is_some() {
                 return;
@@ -209,6 +218,7 @@ impl Kube {
             Step::Started => self.pod_started(&pod),
             Step::Ready => self.pod_ready(&pod),
             Step::Finished => self.pod_finished(&pod),
+            Step::Evicted => self.pod_evicted(&pod),
             Step::Gone => {}
         }
     }
@@ -247,6 +257,9 @@ impl Kube {
             self.tell("kubelet", pod, true, "Created", &format!("Container created: {name}"));
             self.tell("kubelet", pod, true, "Started", &format!("Container started: {name}"));
         }
+        if crashes && value::text(pod, "spec.restartPolicy") == "Never" {
+            return self.pod_over(pod, false);
+        }
         if crashes {
             let name = containers(pod)
                 .first()
@@ -256,7 +269,7 @@ impl Kube {
             self.tell("kubelet", pod, false, "BackOff", &message);
             return;
         }
-        if value::controller(pod).is_some_and(|owner| value::text(owner, "kind") == "Job") {
+        if ends(pod) {
             let wait = self.draw("kubernetes job", self.setup.latencies.job);
             self.plan(wait, Due::Pod(Moment::of(pod, Step::Finished)));
         }
@@ -289,18 +302,19 @@ impl Kube {
             return;
         }
         if !self.holds_back(pod) {
-            self.set_ready(pod, true);
+            self.set_ready(pod, true, "");
         }
     }
 
-    fn set_ready(&mut self, pod: &Value, is_ready: bool) {
+    /// Says whether a pod is ready, and if not, why.
+    pub(super) fn set_ready(&mut self, pod: &Value, is_ready: bool, why: &str) {
         let now = self.stamp();
         self.amend(&KUBELET, ("pods", value::namespace(pod), value::name(pod)), |object| {
             for kind in ["Ready", "ContainersReady"] {
                 if is_ready {
                     condition(object, &now, kind, "True", ("", ""));
                 } else if kind == "Ready" {
-                    condition(object, &now, kind, "False", ("NodeNotReady", ""));
+                    condition(object, &now, kind, "False", (why, ""));
                 }
             }
             tidy(object);
@@ -313,18 +327,24 @@ impl Kube {
     }
 
     fn pod_finished(&mut self, pod: &Arc<Value>) {
-        if self.fault_of(pod).is_some() {
-            return;
+        if self.fault_of(pod).is_none() {
+            self.pod_over(pod, true);
         }
+    }
+
+    /// The containers of a pod have ended, and nobody starts them again.
+    fn pod_over(&mut self, pod: &Arc<Value>, is_done: bool) {
         let now = self.stamp();
         self.amend(&KUBELET, ("pods", value::namespace(pod), value::name(pod)), |object| {
-            value::set(object, "status.phase", "Succeeded");
+            let (phase, why) = if is_done { ("Succeeded", "PodCompleted") } else { ("Failed", "PodFailed") };
+            value::set(object, "status.phase", phase);
             for kind in ["Ready", "ContainersReady"] {
-                condition(object, &now, kind, "False", ("PodCompleted", ""));
+                condition(object, &now, kind, "False", (why, ""));
             }
             tidy(object);
+            let (code, reason) = if is_done { (0, "Completed") } else { (1, "Error") };
             let done =
-                json!({ "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now } });
+                json!({ "terminated": { "exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now } });
             let list = statuses(object, |_| done.clone(), false, 0);
             value::set(object, "status.containerStatuses", list);
         });
@@ -372,6 +392,15 @@ fn is_resumed(pod: &Value) -> bool {
         .any(|it| value::text(it, "type") == "Ready" && value::text(it, "reason") == "NodeNotReady")
 }
 
+/// Whether a pod is one that comes to an end: that of a job, or one of nobody's that is not always started again. What others
+/// control (Longhorn's instances) runs on though it would not be.
+fn ends(pod: &Value) -> bool {
+    match value::controller(pod) {
+        Some(owner) => value::text(owner, "kind") == "Job",
+        None => value::text(pod, "spec.restartPolicy") != "Always",
+    }
+}
+
 /// The containers that run at the same time.
 fn containers(pod: &Value) -> Vec<(usize, &Value)> {
     value::items(pod, "spec.containers").iter().enumerate().collect()
@@ -381,6 +410,22 @@ fn host_ip(node: &Value) -> String {
     let mut addresses =
         value::items(node, "status.addresses").iter().filter(|it| value::text(it, "type") == "InternalIP");
     addresses.next().map(|it| value::text(it, "address").to_owned()).unwrap_or_default()
+}
+
+/// A pod is on a node with this address.
+pub(super) fn at_host(pod: &mut Value, address: &str) {
+    value::set(pod, "status.hostIP", address);
+    value::set(pod, "status.hostIPs", json!([{ "ip": address }]));
+}
+
+/// All containers of a pod run, and it is ready.
+pub(super) fn runs(pod: &mut Value, now: &str) {
+    for kind in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"] {
+        condition(pod, now, kind, "True", ("", ""));
+    }
+    tidy(pod);
+    let running = statuses(pod, |_| json!({ "running": { "startedAt": now } }), true, 0);
+    value::set(pod, "status.containerStatuses", running);
 }
 
 /// Conditions without a reason or a message are written without them.

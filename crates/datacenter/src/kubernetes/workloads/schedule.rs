@@ -18,18 +18,32 @@ pub(super) fn takes_daemon(template: &Value, node: &Value) -> bool {
     wants(spec, node) && untolerated(spec, node, &["NoSchedule", "NoExecute"]).is_none()
 }
 
+/// Whether a pod of daemons that is on a node stays there, though no other would come.
+pub(super) fn keeps_daemon(template: &Value, node: &Value) -> bool {
+    let spec = &template["spec"];
+    wants(spec, node) && untolerated(spec, node, &["NoExecute"]).is_none()
+}
+
+/// Whether a toleration is for a taint.
+pub(super) fn tolerates(toleration: &Value, taint: &Value) -> bool {
+    let is_effect = ["", value::text(taint, "effect")].contains(&value::text(toleration, "effect"));
+    let (key, exists) = (value::text(toleration, "key"), value::text(toleration, "operator") == "Exists");
+    let is_key = key.is_empty() && exists || key == value::text(taint, "key");
+    is_effect && is_key && (exists || value::text(toleration, "value") == value::text(taint, "value"))
+}
+
 /// The first taint of a node with one of these effects that a pod does not tolerate.
 fn untolerated<'a>(spec: &Value, node: &'a Value, effects: &[&str]) -> Option<&'a Value> {
     let mut taints =
         value::items(node, "spec.taints").iter().filter(|taint| effects.contains(&value::text(taint, "effect")));
-    taints.find(|taint| {
-        !value::items(spec, "tolerations").iter().any(|own| {
-            let is_effect = ["", value::text(taint, "effect")].contains(&value::text(own, "effect"));
-            let (key, exists) = (value::text(own, "key"), value::text(own, "operator") == "Exists");
-            let is_key = key.is_empty() && exists || key == value::text(taint, "key");
-            is_effect && is_key && (exists || value::text(own, "value") == value::text(taint, "value"))
-        })
-    })
+    taints.find(|taint| !value::items(spec, "tolerations").iter().any(|own| tolerates(own, taint)))
+}
+
+/// Whether a node is closed to a pod.
+fn is_closed(spec: &Value, node: &Value) -> bool {
+    let taint = json!({ "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" });
+    value::is_true(node, "spec.unschedulable")
+        && !value::items(spec, "tolerations").iter().any(|own| tolerates(own, &taint))
 }
 
 /// Whether a pod may go to a node by what it asks of nodes.
@@ -129,11 +143,11 @@ impl Kube {
         for node in &nodes {
             let refusal = if self.fault_of(pod) == Some(PodFault::Unschedulable) {
                 Some("node(s) didn't match Pod's node affinity/selector".to_owned())
+            } else if is_closed(spec, node) {
+                Some("node(s) were unschedulable".to_owned())
             } else if let Some(taint) = untolerated(spec, node, &["NoSchedule", "NoExecute"]) {
                 let text = value::text(taint, "value");
                 Some(format!("node(s) had untolerated taint {{{}: {text}}}", value::text(taint, "key")))
-            } else if value::is_true(node, "spec.unschedulable") {
-                Some("node(s) were unschedulable".to_owned())
             } else if !wants(spec, node) {
                 Some("node(s) didn't match Pod's node affinity/selector".to_owned())
             } else if self.is_crowded(node, pod, &nodes) {

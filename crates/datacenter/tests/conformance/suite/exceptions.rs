@@ -60,7 +60,12 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     ),
     embedded("workloads", "other workloads' defaults", &[10], GO),
     embedded("workloads", "Pods", &[6], GO),
-    embedded("workloads", "Nodes, Leases, EndpointSlices, Events", &[11, 12, 13], EVENTS),
+    embedded(
+        "workloads",
+        "Nodes, Leases, EndpointSlices, Events",
+        &[3],
+        "its controller of nodes has seen that the node is ready, and taken its taint; the recorded plane has none",
+    ),
     embedded("crds", "established, used, deleted", &[17], DESCRIPTIONS),
     embedded("discovery", "tables", &[2], DESCRIPTIONS),
     embedded(
@@ -84,7 +89,5 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
 ];
 
 const GO: &str = "the real one adds a diff of its own Go structures, which it alone has";
-const EVENTS: &str =
-    "events.k8s.io is not served: kubectl and castle read Events of the core group, where all of ours are";
 const DESCRIPTIONS: &str =
     "what a column means is told in sentences of the Kubernetes documentation, which are not ours to repeat";

@@ -74,6 +74,47 @@ fn kubernetes(kubectl: &Program) -> Result<()> {
     let nodes = kubectl.well(&["get", "nodes"])?;
     ensure!(nodes.matches(" Ready ").count() == NODES.len(), "not every node is Ready: {nodes}");
     kubectl.well(&["wait", "--for=condition=Available", "deployment/coredns", "-n", "kube-system", "--timeout=30s"])?;
+    let leases = kubectl.well(&["get", "leases", "-n", "kube-node-lease", "-o", "name"])?;
+    ensure!(leases.lines().count() == NODES.len(), "not every node holds a lease: {leases}");
+    drained(kubectl)
+}
+
+/// A worker is emptied and opened again, as people do it before they work on a machine.
+fn drained(kubectl: &Program) -> Result<()> {
+    let named = |selector: &str| -> Result<String> {
+        let names = kubectl.well(&["get", "nodes", "-l", selector, "-o", "name"])?;
+        let first = names.lines().next().and_then(|line| line.strip_prefix("node/"));
+        Ok(first.with_context(|| format!("no node is {selector}"))?.to_owned())
+    };
+    let control_plane = named("node-role.kubernetes.io/control-plane")?;
+    let worker = named("!node-role.kubernetes.io/control-plane")?;
+    let (worker, control_plane) = (worker.as_str(), control_plane.as_str());
+    // What only its agent ends is nothing to whoever drains.
+    let told = kubectl.well(&["drain", control_plane, "--ignore-daemonsets", "--dry-run=server"])?;
+    ensure!(!told.contains("kube-apiserver") && told.contains("kube-proxy"), "static Pods are drained: {told}");
+    kubectl.well(&["create", "deployment", "web", "--image=example.test/web", "--replicas=2"])?;
+    kubectl.well(&["wait", "--for=condition=Available", "deployment/web", "--timeout=60s"])?;
+    let scratch = r#"--overrides={"spec":{"volumes":[{"name":"s","emptyDir":{}}]}}"#;
+    kubectl.well(&["run", "scratch", "--image=example.test/scratch", scratch])?;
+    kubectl.well(&["wait", "--for=condition=Ready", "pod/scratch", "--timeout=60s"])?;
+    kubectl.refused(&["drain", worker], "cannot delete DaemonSet-managed Pods")?;
+    let refused = ["drain", worker, "--ignore-daemonsets"];
+    kubectl.refused(&refused, "cannot delete Pods that declare no controller")?;
+    kubectl.refused(&refused, "cannot delete Pods with local storage")?;
+    kubectl.well(&["delete", "pod", "scratch", "--wait=true"])?;
+    kubectl.well(&["create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=2"])?;
+    let held = ["drain", worker, "--ignore-daemonsets", "--timeout=6s"];
+    kubectl.refused(&held, "Cannot evict pod as it would violate the pod's disruption budget.")?;
+    kubectl.well(&["delete", "poddisruptionbudget", "web"])?;
+    let told = kubectl.well(&["drain", worker, "--ignore-daemonsets", "--timeout=50s"])?;
+    ensure!(told.contains(&format!("node/{worker} drained")) && told.contains("evicting pod default/web-"), "{told}");
+    let on_worker = format!("--field-selector=spec.nodeName={worker}");
+    let left = kubectl.well(&["get", "pods", "-A", &on_worker, "-o", "name"])?;
+    let are_daemons = left.lines().all(|pod| pod.contains("kube-proxy") || pod.contains("kube-flannel"));
+    ensure!(are_daemons && left.lines().count() == 2, "more than the daemons is left: {left}");
+    kubectl.well(&["uncordon", worker])?;
+    kubectl.well(&["wait", "--for=condition=Available", "deployment/web", "--timeout=60s"])?;
+    kubectl.well(&["delete", "deployment", "web"])?;
     Ok(())
 }
 

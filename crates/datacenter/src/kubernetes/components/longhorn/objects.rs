@@ -12,6 +12,9 @@ use crate::kubernetes::kube::Kube;
 use crate::kubernetes::{body, value};
 
 const ENGINE_IMAGES: &str = "engineimages.longhorn.io";
+const INSTANCE_MANAGERS: &str = "instancemanagers.longhorn.io";
+/// The version in which Longhorn refers to its own objects.
+const VERSION: &str = "longhorn.io/v1beta2";
 const CLASSES: &str = "storageclasses.storage.k8s.io";
 
 /// The settings that matter here, and their defaults.
@@ -161,15 +164,48 @@ impl Kube {
         let name = instance_manager(node);
         let labels = json!({ "longhorn.io/component": "instance-manager", "longhorn.io/node": node, "longhorn.io/instance-manager": name });
         self.keep_budget(&name, node, &labels);
+        let owner = self.keep_instance_manager(&name, node, &labels);
         let is_closed = |it: Arc<Value>| value::at(&it, "spec.unschedulable") == Some(&Value::Bool(true));
         if self.get("nodes", "", node).is_none_or(is_closed) || self.get("pods", NAMESPACE, &name).is_some() {
             return;
         }
         let image = self.argument("--instance-manager-image");
-        let spec = json!({ "nodeName": node, "containers": [{ "name": "instance-manager", "image": image }], "tolerations": [{ "operator": "Exists" }] });
+        let spec = json!({
+            "nodeName": node, "containers": [{ "name": "instance-manager", "image": image }], "tolerations": [{ "operator": "Exists" }],
+            "restartPolicy": "Never",
+        });
         let mut metadata = placed(&name);
         value::set(&mut metadata, "labels", labels);
+        if let Some(owner) = owner {
+            // Whoever drains the node sees by it that somebody makes the pod anew.
+            let reference = json!([{
+                "apiVersion": VERSION, "kind": "InstanceManager", "name": name, "uid": value::uid(&owner), "controller": true,
+                "blockOwnerDeletion": true,
+            }]);
+            value::set(&mut metadata, "ownerReferences", reference);
+        }
         self.make(&WRITER, "pods", json!({ "metadata": metadata, "spec": spec, "status": { "phase": "Pending" } }));
+    }
+
+    /// What owns the pod that runs the instances of a node; nothing where Longhorn's kinds are not there.
+    fn keep_instance_manager(&mut self, name: &str, node: &str, labels: &Value) -> Option<Arc<Value>> {
+        if self.get(INSTANCE_MANAGERS, NAMESPACE, name).is_none() {
+            let mut metadata = placed(name);
+            value::set(&mut metadata, "labels", labels.clone());
+            if let Some(own) = self.get(NODES, NAMESPACE, node) {
+                let reference =
+                    json!([{ "apiVersion": VERSION, "kind": "Node", "name": node, "uid": value::uid(&own) }]);
+                value::set(&mut metadata, "ownerReferences", reference);
+            }
+            let spec = json!({ "dataEngine": "v1", "image": self.argument("--instance-manager-image"), "nodeID": node, "type": "aio" });
+            self.make(&WRITER, INSTANCE_MANAGERS, json!({ "metadata": metadata, "spec": spec }));
+        }
+        let is_running = self.get("pods", NAMESPACE, name).is_some_and(|pod| is(&pod, "Ready"));
+        self.amend(&STATUS, (INSTANCE_MANAGERS, NAMESPACE, name), |object| {
+            value::set(object, "status.currentState", if is_running { "running" } else { "starting" });
+            value::set(object, "status.ownerID", node);
+        });
+        self.get(INSTANCE_MANAGERS, NAMESPACE, name)
     }
 
     /// What follows a word on the command line of the managers.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Column, Row, Source, age_column, at, created, integer, of, or_none, text};
+use super::{Column, Row, Source, age, age_column, at, created, integer, of, or_none, text};
 use crate::kubernetes::{crd, scale, value};
 
 /// The columns of most kinds.
@@ -124,6 +124,27 @@ pub(super) fn others(collection: &str) -> Vec<Column> {
             at("Node", "spec.nodeName"),
             boolean("Attached", "status.attached"),
         ],
+        "horizontalpodautoscalers.autoscaling" => vec![
+            text("Reference", |row| {
+                json!(format!("{}/{}", row.text("spec.scaleTargetRef.kind"), row.text("spec.scaleTargetRef.name")))
+            }),
+            text("Targets", targets),
+            text("MinPods", |row| json!(row.number("spec.minReplicas").to_string())),
+            text("MaxPods", |row| json!(row.number("spec.maxReplicas"))),
+            text("Replicas", |row| json!(row.number("status.currentReplicas"))),
+        ],
+        "certificatesigningrequests.certificates.k8s.io" => {
+            return vec![
+                age_column(),
+                text("SignerName", |row| or_none(row.text("spec.signerName"))),
+                at("Requestor", "spec.username"),
+                text("RequestedDuration", |row| match row.number("spec.expirationSeconds") {
+                    0 => json!("<none>"),
+                    seconds => json!(age(std::time::Duration::from_secs(seconds.unsigned_abs()))),
+                }),
+                text("Condition", answered),
+            ];
+        }
         "runtimeclasses.node.k8s.io" => vec![at("Handler", "handler")],
         "apiservices.apiregistration.k8s.io" => vec![
             text("Service", |row| match row.text("spec.service.name") {
@@ -135,6 +156,44 @@ pub(super) fn others(collection: &str) -> Vec<Column> {
         _ => Vec::new(),
     };
     middle.into_iter().chain([age_column()]).collect()
+}
+
+/// What an autoscaler aims at. Nobody measures anything here.
+fn targets(row: &Row<'_>) -> Value {
+    let told = value::items(row.object, "spec.metrics").iter().map(|metric| {
+        let (name, target) = match value::text(metric, "type") {
+            "Resource" => (value::text(metric, "resource.name"), &metric["resource"]["target"]),
+            "ContainerResource" => {
+                (value::text(metric, "containerResource.name"), &metric["containerResource"]["target"])
+            }
+            "Pods" => ("", &metric["pods"]["target"]),
+            "Object" => ("", &metric["object"]["target"]),
+            _ => ("", &metric["external"]["target"]),
+        };
+        let wanted = match value::number(target, "averageUtilization") {
+            Some(share) => format!("{share}%"),
+            None => ["averageValue", "value"].map(|key| value::text(target, key)).concat(),
+        };
+        if name.is_empty() { format!("<unknown>/{wanted}") } else { format!("{name}: <unknown>/{wanted}") }
+    });
+    or_none(&told.collect::<Vec<_>>().join(", "))
+}
+
+/// How a request for a certificate was answered.
+fn answered(row: &Row<'_>) -> Value {
+    let mut told = match () {
+        () if crd::is(row.object, "Denied") => "Denied",
+        () if crd::is(row.object, "Approved") => "Approved",
+        () => "Pending",
+    }
+    .to_owned();
+    if crd::is(row.object, "Failed") {
+        told += ",Failed";
+    }
+    if !row.text("status.certificate").is_empty() {
+        told += ",Issued";
+    }
+    json!(told)
 }
 
 fn bindings() -> Vec<Column> {

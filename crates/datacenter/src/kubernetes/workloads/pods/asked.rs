@@ -1,18 +1,16 @@
 //! What clients ask of pods: to be evicted, to be bound, their logs.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::containers;
 use crate::kubernetes::admission::Deed;
 use crate::kubernetes::api::Call;
+use crate::kubernetes::crd::condition;
 use crate::kubernetes::delete::Options;
-use crate::kubernetes::kube::Kube;
-use crate::kubernetes::selectors::Labels;
+use crate::kubernetes::kube::{Kube, SERVER_STATUS};
 use crate::kubernetes::status::{Cause, Failure};
 use crate::kubernetes::value;
-use crate::kubernetes::workloads::{is_ready, share};
+use crate::kubernetes::workloads::is_ready;
 
 impl Kube {
     /// `POST .../eviction`.
@@ -20,39 +18,60 @@ impl Kube {
         let Some(pod) = self.get("pods", &call.target.namespace, &call.target.name) else {
             return Err(Failure::not_found(&call.resource, &call.target.name));
         };
-        if self.is_protected(&pod) {
-            let details = json!({ "causes": [{ "reason": "DisruptionBudget", "message": "The disruption budget does not allow another eviction" }] });
-            let text = "Cannot evict pod as it would violate the pod's disruption budget.";
-            return Err(Failure::new(429, "TooManyRequests", text).with_details(details));
-        }
+        self.check_budget(&pod)?;
         let given = if call.ask.body.iter().all(u8::is_ascii_whitespace) { json!({}) } else { call.body()?.value };
         let options = given.get("deleteOptions").cloned().unwrap_or_default();
         call.is_dry_run =
             call.ask.query.is_dry_run("CreateOptions")? || value::items(&options, "dryRun").contains(&json!("All"));
         self.review(call, &Deed::delete(&pod), &Value::Null)?;
         if !call.is_dry_run {
+            let now = self.stamp();
+            self.amend(&SERVER_STATUS, ("pods", value::namespace(&pod), value::name(&pod)), |object| {
+                let why = ("EvictionByEvictionAPI", "Eviction API: evicting");
+                condition(object, &now, "DisruptionTarget", "True", why);
+            });
+            let pod = self.get("pods", value::namespace(&pod), value::name(&pod)).unwrap_or(pod);
             let grace = value::number(&options, "gracePeriodSeconds");
             self.end(&call.resource.clone(), &pod, &Options { grace, ..Options::default() });
         }
         Ok(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 }))
     }
 
-    /// Whether a budget keeps a pod from being evicted.
-    fn is_protected(&self, pod: &Value) -> bool {
-        self.store.all("poddisruptionbudgets.policy", value::namespace(pod)).any(|budget| {
-            let choice = Labels::of(&budget["spec"]["selector"]);
-            if !choice.chooses(pod) {
-                return false;
+    /// Refuses to evict a pod that a budget keeps.
+    fn check_budget(&self, pod: &Value) -> Result<(), Failure> {
+        // What does not run, or ends already, is missed by nobody.
+        let is_idle = ["Pending", "Succeeded", "Failed"].contains(&value::text(pod, "status.phase"));
+        if is_idle || value::is_deleting(pod) {
+            return Ok(());
+        }
+        let budgets = self.budgets_of(pod);
+        let budget = match budgets.as_slice() {
+            [] => return Ok(()),
+            [budget] => budget,
+            _ => {
+                let text =
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                return Err(Failure::new(500, "", text));
             }
-            let pods: Vec<&Arc<Value>> =
-                self.store.all("pods", value::namespace(pod)).filter(|other| choice.chooses(other)).collect();
-            let (total, ready) = (pods.len() as i64, pods.iter().filter(|pod| is_ready(pod)).count() as i64);
-            let least = match budget.pointer("/spec/minAvailable") {
-                Some(amount) => share(Some(amount), total, true),
-                None => total - share(budget.pointer("/spec/maxUnavailable"), total, true),
-            };
-            ready - 1 < least
-        })
+        };
+        let stand = self.stand_of(budget);
+        if !is_ready(pod) {
+            let is_always = value::text(budget, "spec.unhealthyPodEvictionPolicy") == "AlwaysAllow";
+            if is_always || stand.healthy >= stand.wanted && stand.wanted > 0 {
+                return Ok(());
+            }
+        }
+        if stand.left() > 0 {
+            return Ok(());
+        }
+        let name = value::name(budget);
+        let why = format!(
+            "The disruption budget {name} needs {} healthy pods and has {} currently",
+            stand.wanted, stand.healthy
+        );
+        let details = json!({ "causes": [{ "reason": "DisruptionBudget", "message": why }] });
+        let text = "Cannot evict pod as it would violate the pod's disruption budget.";
+        Err(Failure::new(429, "TooManyRequests", text).with_details(details))
     }
 
     /// `POST .../binding`.
@@ -102,7 +121,7 @@ impl Kube {
         if self.get("nodes", "", node).is_none() {
             return Err(Failure::not_found(&call.resource, node));
         }
-        if value::text(&pod, "status.phase") != "Running" {
+        if value::text(&pod, "status.phase") == "Pending" {
             let text =
                 format!("container {name:?} in pod {:?} is waiting to start: ContainerCreating", value::name(&pod));
             return Err(Failure::bad_request(text));
