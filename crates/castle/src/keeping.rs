@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use castle_engine::{CastleId, Class, DirectoryStore, Fault, Memory, Seal, State, Store, lineage};
 use castle_layers::cluster::Referred;
 use castle_layers::gitops::credential;
-use castle_layers::secrets::{Search, Strongroom};
+use castle_layers::secrets::{Saved, Search, Strongroom};
 use castle_layers::vault::{BUNDLE, opened};
 use castle_seams::{Clock, DiskErrorKind};
 use castle_secrets::Secret;
@@ -264,6 +264,7 @@ impl Kept {
         Arc::new(Strongroom {
             state: state.map(|state| Arc::new(Mutex::new(state))),
             generation: castle.generation,
+            etcd_begins_on: self.castle.first_control_plane(),
             given: self.given(),
             saved: self.saved(castle),
             mint: self.doors.mint.clone(),
@@ -273,7 +274,7 @@ impl Kept {
     }
 
     /// The search for the secrets of an existing cluster that the file names.
-    fn given(&self) -> Option<Search> {
+    fn given(&self) -> Option<Search<Secret>> {
         let reference = self.castle.talos.bundle.as_ref()?.value.clone();
         let wrong = |why| Fault::new(Class::Final, "talos.bundle", why);
         let (file, doors, chamber) = (self.file.clone(), self.doors.clone(), self.chamber());
@@ -291,7 +292,7 @@ impl Kept {
     }
 
     /// The search for what this life of the castle has saved in its vault.
-    fn saved(&self, castle: &CastleId) -> Option<Search> {
+    fn saved(&self, castle: &CastleId) -> Option<Search<Saved>> {
         self.castle.secrets.as_ref()?;
         let (chamber, seal, castle) = (self.chamber(), self.seal().map(Arc::new), castle.clone());
         Some(Box::new(move || {
@@ -301,8 +302,8 @@ impl Kept {
                 let found = async {
                     let Some(chamber) = chamber.map_err(wrong)? else { return Ok(None) };
                     let Some(sealed) = chamber.shelf(&castle).load().await?.0.remove(BUNDLE) else { return Ok(None) };
-                    let (generation, bundle) = opened(&*seal.map_err(wrong)?, &sealed).map_err(wrong)?;
-                    Ok((generation == castle.generation).then_some(bundle))
+                    let saved = opened(&*seal.map_err(wrong)?, &sealed).map_err(wrong)?;
+                    Ok((saved.generation == castle.generation).then_some(saved))
                 };
                 found.await.transpose()
             })

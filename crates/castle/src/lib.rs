@@ -29,6 +29,7 @@ mod repository;
 mod resolved;
 mod secret;
 mod stand;
+mod standing;
 mod terminal;
 mod trap;
 mod vault;

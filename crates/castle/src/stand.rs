@@ -11,7 +11,7 @@ use std::time::Duration;
 use castle_engine::{CastleId, Fault, Graph, GraphBuilder, Handle, StepId, lineage};
 use castle_layers::platform::{self, Design, Doomed};
 use castle_layers::secrets::{self, Strongroom};
-use castle_layers::{Placed, Site, Survey, cluster, place, survey, unwanted, vault};
+use castle_layers::{Placed, Site, Survey, beginning, cluster, place, survey, unwanted, vault};
 use castle_proxmox::client::Client;
 use castle_proxmox::model::{ErrorClass, Mark, Owner};
 use castle_proxmox::steps::Ground;
@@ -247,6 +247,8 @@ impl Stand {
         patience: Duration,
     ) -> Result<Graph, Trouble> {
         let (castle, nodes) = (&self.kept.castle, &self.kept.nodes);
+        let remembered = beginning::remembered(room, ground, survey, nodes, patience != LOOKING).await?;
+        let has_begun = remembered.began.is_some();
         let mut graph = GraphBuilder::new();
         let (after, keys) = self.keep_secrets(&mut graph, ground, room, survey).await?;
         let design = Design { castle, nodes, placed, site: &self.site, survey, after: Some(&after) };
@@ -257,8 +259,16 @@ impl Stand {
             machines: cluster::machines(nodes, survey),
             wire: Arc::new(self.wire(patience)),
             referred: Arc::new(self.kept.referred().await.map_err(Trouble::Failed)?),
+            remembered,
         };
         let formed = cluster::form(&mut graph, &plan, &keys);
+        if has_begun {
+            beginning::forget(&mut graph, (ground, &plan.wire), nodes, survey, &keys);
+        }
+        beginning::note(&mut graph, castle, nodes, (ground, room), &formed.quorum);
+        if let Some(keeping) = self.vault_keeping(ground, room)? {
+            vault::note_begun(&mut graph, keeping, &keys, &formed.quorum);
+        }
         let mut leaving = platform::leaving(ground, &self.site, survey, nodes).await?;
         leaving.retain(|guest| self.agreed.get().is_none_or(|agreed| agreed.contains(&guest.vmid)));
         platform::shrink(&mut graph, ground, design, &leaving, &formed.api);
@@ -279,15 +289,22 @@ impl Stand {
         let valid = secrets::valid(graph, castle, checks, self.kept.doors.clock.clone());
         let (bundle, keys) = secrets::bundle(graph, room, castle, &ground.castle, nodes, survey);
         graph.after(bundle.clone(), valid);
-        let Some(chamber) = self.kept.chamber().map_err(Trouble::Failed)? else { return Ok((bundle, keys)) };
-        let keeping = vault::Keeping {
+        Ok(match self.vault_keeping(ground, room)? {
+            Some(keeping) => (vault::keep(graph, keeping, &keys), keys),
+            None => (bundle, keys),
+        })
+    }
+
+    /// What the castle keeps in its vault is made with, if it has one.
+    fn vault_keeping(&self, ground: &Ground, room: &Arc<Strongroom>) -> Result<Option<vault::Keeping>, Trouble> {
+        let Some(chamber) = self.kept.chamber().map_err(Trouble::Failed)? else { return Ok(None) };
+        Ok(Some(vault::Keeping {
             shelf: chamber.shelf(&ground.castle),
             seal: self.kept.seal().ok().map(Arc::new),
             room: room.clone(),
-            castle: Arc::new(castle.clone()),
-            nodes: Arc::new(nodes.clone()),
-        };
-        Ok((vault::keep(graph, keeping, &keys), keys))
+            castle: Arc::new(self.kept.castle.clone()),
+            nodes: Arc::new(self.kept.nodes.clone()),
+        }))
     }
 
     /// How nodes are reached, for whoever waits this long for one that does not answer.

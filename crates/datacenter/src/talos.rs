@@ -20,6 +20,7 @@ pub(crate) mod interventions;
 pub(crate) mod ledger;
 pub(crate) mod node;
 pub(crate) mod route;
+pub(crate) mod services;
 pub(crate) mod stages;
 pub(crate) mod story;
 pub(crate) mod tls;

@@ -14,7 +14,7 @@ use castle_kubernetes::client::Access;
 use castle_spec::model::Cni;
 use castle_spec::{Castle, Node, Role};
 use castle_talos::model::bundle::Bundle;
-use castle_talos::steps::{Bootstrap, Configure, Configured, Keys, Machine, Members, Whom, Wire};
+use castle_talos::steps::{Bootstrap, Configure, Configured, Keys, Machine, Members, Quorum, Remembered, Whom, Wire};
 
 use crate::graceful;
 use crate::platform;
@@ -58,6 +58,8 @@ pub struct Plan {
     pub wire: Arc<Wire>,
     /// What the file refers to.
     pub referred: Arc<Referred>,
+    /// What is known of its etcd from elsewhere than its nodes.
+    pub remembered: Remembered,
 }
 
 fn id(kind: &str, name: &str) -> StepId {
@@ -95,11 +97,13 @@ pub struct Formed {
     pub api: Handle<castle_kubernetes::client::Api>,
     /// That each node with a disk for volumes has its volume.
     pub volumes: Vec<StepId>,
+    /// Its etcd, once it has begun.
+    pub quorum: Handle<Quorum>,
 }
 
 /// Adds the steps that make a cluster of the nodes, each after its machine runs.
 pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Formed {
-    let Plan { castle, nodes, machines, wire, referred } = plan;
+    let Plan { castle, nodes, machines, wire, referred, remembered } = plan;
     let whom = |node: &Node| Whom { name: node.name.value.clone(), address: node.address.value };
     let (mut configured, mut volumes) = (Vec::new(), Vec::new());
     for (node, machine) in nodes.iter().zip(machines) {
@@ -110,7 +114,8 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         });
         let step = id("config", &node.name.value);
         let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        let configure = Configure::new(wire.clone(), whom(node), *machine, compose);
+        let configure =
+            Configure::new(wire.clone(), whom(node), *machine, compose).only_on(&node.mac.value.to_string());
         let handle = graph.step(step.clone(), place, (keys.clone(),), configure);
         graph.after(step, platform::power_step(node));
         if configuration::has_longhorn(&plan.castle, node) {
@@ -134,7 +139,7 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         id("etcd", "bootstrap"),
         place(5),
         (keys.clone(), ready),
-        Bootstrap::new(wire.clone(), control_planes.clone()),
+        Bootstrap::new(wire.clone(), control_planes.clone(), remembered.clone()),
     );
     let gate = Members::new(wire.clone(), control_planes.clone());
     graph.gate(id("etcd", "members"), place(20), (keys.clone(), begun.clone()), gate);
@@ -155,9 +160,9 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
     graceful::wake(graph, &api);
     if castle.kubernetes.cni.value == Cni::Flannel {
         let names = nodes.iter().map(|node| node.name.value.clone()).collect();
-        let needs = (api.clone(), begun);
+        let needs = (api.clone(), begun.clone());
         graph.gate(id("nodes", "ready"), place(15), needs.clone(), gates::nodes_ready(names));
         graph.gate(id("coredns", "available"), place(10), needs, gates::core_dns());
     }
-    Formed { api, volumes }
+    Formed { api, volumes, quorum: begun }
 }

@@ -4,6 +4,7 @@
 //! - [`survey`] looks at the site once, with as many requests for five guests as for five hundred.
 //! - [`place`] says which host carries which node, and why.
 //! - [`doctor`] looks at all that a castle will need there, before anything is changed.
+//! - [`beginning`] keeps and finds that the etcd of a life has begun.
 //! - [`secrets`], [`platform`] and [`cluster`] have the steps of the layers that make a cluster.
 //! - [`engine`], [`networking`], [`storage`] and [`gitops`] have those of the layers [`Inside`] it, up to the handover.
 //! - [`unwanted`] names what the file wants no more, and removes it if that was said.
@@ -14,6 +15,7 @@
 //! **Architecture invariant:** a layer is handed the clients it needs and no others. Nothing here prints, and nothing here knows
 //! the datacenter.
 
+pub mod beginning;
 pub mod cluster;
 pub mod doctor;
 pub mod engine;

@@ -45,6 +45,12 @@ fn host_lane(host: &str) -> Lane {
     Lane::new(&format!("host {host}"), STARTING)
 }
 
+/// The step that makes the machine of a node.
+#[must_use]
+pub fn vm_step(node: &Node) -> StepId {
+    id("vm", &node.name.value)
+}
+
 /// The step that starts a node.
 #[must_use]
 pub fn power_step(node: &Node) -> StepId {
@@ -99,7 +105,7 @@ pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>)
         let making = if can_link { Duration::from_secs(3) } else { Duration::from_secs(25) };
         let place = Place { lane: Some(storage_lane(site, &placed.host, is_shared)), predicted: making };
         let wanted = site.wanted(castle, node, &placed.host);
-        let guest = graph.step(id("vm", name), place, (template,), MakeGuest::new(ground.clone(), wanted));
+        let guest = graph.step(vm_step(node), place, (template,), MakeGuest::new(ground.clone(), wanted));
         let place = Place { lane: Some(host_lane(&placed.host)), predicted: Duration::from_secs(2) };
         guests.push(graph.step(power_step(node), place, (guest,), RunGuest::new(ground.clone(), name)));
     }

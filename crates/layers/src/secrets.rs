@@ -16,9 +16,10 @@ use castle_talos::model::bundle::{self, Bundle};
 use castle_talos::model::config::Contract;
 use castle_talos::model::pki::Doors;
 use castle_talos::steps::Keys;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
+use crate::beginning::Beginning;
 use crate::survey::Survey;
 
 /// The name of the layer.
@@ -33,10 +34,12 @@ pub struct Strongroom {
     pub state: Option<Arc<Mutex<State>>>,
     /// Which life of the castle it is for: each has secrets of its own.
     pub generation: u64,
+    /// The control plane that etcd begins on, if it has not yet.
+    pub etcd_begins_on: String,
     /// Finds the secrets of an existing cluster that the file names.
-    pub given: Option<Search>,
+    pub given: Option<Search<Secret>>,
     /// Finds what this life of the castle has saved in its vault.
-    pub saved: Option<Search>,
+    pub saved: Option<Search<Saved>>,
     /// Where keys come from.
     pub mint: Arc<dyn KeyMint>,
     /// Chance.
@@ -45,10 +48,25 @@ pub struct Strongroom {
     pub clock: Arc<dyn Clock>,
 }
 
-/// Finds a bundle elsewhere than in the state; nothing if there is none.
-pub type Search = Box<dyn Fn() -> BoxFuture<'static, Option<Result<Secret, Fault>>> + Send + Sync>;
+/// Finds what there is elsewhere than in the state; nothing if there is none.
+pub type Search<T> = Box<dyn Fn() -> BoxFuture<'static, Option<Result<T, Fault>>> + Send + Sync>;
+
+/// What a life of a castle has saved in its vault.
+pub struct Saved {
+    /// Which life.
+    pub generation: u64,
+    /// The bundle, as a text.
+    pub bundle: Secret,
+    /// What is written down of its etcd.
+    pub beginning: Option<Beginning>,
+}
 
 impl Strongroom {
+    /// The etcd of a life that has none yet.
+    pub(crate) fn to_begin(&self) -> Beginning {
+        Beginning { first: self.etcd_begins_on.clone(), has_begun: false }
+    }
+
     pub(crate) fn doors(&self) -> Doors<'_> {
         Doors { mint: self.mint.as_ref(), entropy: self.entropy.as_ref(), clock: self.clock.as_ref() }
     }
@@ -59,15 +77,51 @@ impl Strongroom {
     ///
     /// If the state cannot be read, or what it holds is no bundle.
     pub async fn bundle(&self) -> Result<Option<Bundle>, Fault> {
-        let Some(state) = &self.state else { return Ok(None) };
-        let record = state.lock().await.latest(&layer()).await.map_err(|error| fault(&error))?;
-        let payload = record.map(|record| record.payload).filter(|payload| payload["generation"] == self.generation);
+        let payload = self.payload().await?;
         let Some(text) = payload.as_ref().and_then(|payload| payload["bundle"].as_str()) else { return Ok(None) };
         let damaged = |error: bundle::BundleError| {
             Fault::new(Class::Final, "the Talos bundle in the state", error.to_string())
                 .next("castle state history secrets")
         };
         Ok(Some(Bundle::load(text, self.clock.wall()).map_err(damaged)?.bundle))
+    }
+
+    /// What the state has of this life.
+    async fn payload(&self) -> Result<Option<Value>, Fault> {
+        let Some(state) = &self.state else { return Ok(None) };
+        let record = state.lock().await.latest(&layer()).await.map_err(|error| fault(&error))?;
+        Ok(record.map(|record| record.payload).filter(|payload| payload["generation"] == self.generation))
+    }
+
+    /// What the state says of the etcd of this life.
+    ///
+    /// # Errors
+    ///
+    /// If the state cannot be read.
+    pub async fn beginning(&self) -> Result<Option<Beginning>, Fault> {
+        Ok(self.payload().await?.and_then(|payload| Beginning::read(&payload["etcd"])))
+    }
+
+    /// Writes into the state whether the etcd of this life has begun. That it has not is for whoever has seen that none of its machines is
+    /// left.
+    ///
+    /// # Errors
+    ///
+    /// If the state cannot be read or written.
+    pub async fn note_begun(&self, has_begun: bool, epoch: u64) -> Result<(), Fault> {
+        let (Some(mut payload), Some(state)) = (self.payload().await?, &self.state) else { return Ok(()) };
+        let known = Beginning::read(&payload["etcd"]).unwrap_or_else(|| self.to_begin());
+        let beginning = Beginning { has_begun, ..known };
+        if payload["etcd"] == beginning.json() {
+            return Ok(());
+        }
+        payload["etcd"] = beginning.json();
+        state.lock().await.write(&layer(), payload, epoch).await.map(|_| ()).map_err(|error| fault(&error))
+    }
+
+    /// What this life has saved in its vault.
+    pub(crate) async fn saved(&self) -> Option<Result<Saved, Fault>> {
+        self.saved.as_ref()?().await
     }
 
     /// What castle and the nodes know each other by, from wherever the bundle of this life is; nothing if it is nowhere.
@@ -88,23 +142,31 @@ impl Strongroom {
 
     /// The bundle from where else it may be than in the state: as the file says, or from the vault.
     async fn elsewhere(&self) -> Result<Option<Bundle>, Fault> {
-        match self.found(&self.given, "talos.bundle").await {
+        match self.given().await {
             Some(given) => given.map(Some),
-            None => self.found(&self.saved, "the Talos bundle in the vault").await.transpose(),
+            None => {
+                let saved = self.saved().await.map(|saved| saved.map(|saved| saved.bundle));
+                saved.map(|saved| self.read(saved, "the Talos bundle in the vault")).transpose()
+            }
         }
     }
 
-    async fn found(&self, search: &Option<Search>, what: &str) -> Option<Result<Bundle, Fault>> {
-        let found = search.as_ref()?().await?;
+    /// The bundle that the file names.
+    async fn given(&self) -> Option<Result<Bundle, Fault>> {
+        let found = self.given.as_ref()?().await?;
+        Some(self.read(found, "talos.bundle"))
+    }
+
+    fn read(&self, found: Result<Secret, Fault>, what: &str) -> Result<Bundle, Fault> {
         let wrong = |why: String| {
             Fault::new(Class::Final, what, why).next(
                 "it must be a secrets.yaml of talosctl, or the configuration of a control plane, with nothing left out",
             )
         };
-        Some(found.and_then(|text| match Bundle::import(text.expose(), self.clock.wall()) {
+        match Bundle::import(found?.expose(), self.clock.wall()) {
             Ok(loaded) => Ok(loaded.bundle),
             Err(error) => Err(wrong(error.to_string())),
-        }))
+        }
     }
 }
 
@@ -152,7 +214,7 @@ impl Step for MintBundle {
         Box::pin(async move {
             let (bundle, origin) = match self.room.bundle().await? {
                 Some(stored) => {
-                    let given = self.room.found(&self.room.given, "talos.bundle").await;
+                    let given = self.room.given().await;
                     if given.is_some_and(|given| given.is_ok_and(|given| given.cluster_id != stored.cluster_id)) {
                         return Err(other_cluster());
                     }
@@ -189,7 +251,11 @@ impl Step for MintBundle {
                 Origin::Minted => self.mint(self.options.service_account).await?,
                 Origin::State | Origin::Given => seen.keys.bundle.clone(),
             };
-            let payload = json!({"generation": self.room.generation, "bundle": bundle.save().expose()});
+            // What the vault knows of the etcd of this life is worth keeping.
+            let saved = self.room.saved().await.transpose()?.and_then(|saved| saved.beginning);
+            let beginning = saved.unwrap_or_else(|| self.room.to_begin());
+            let payload =
+                json!({"generation": self.room.generation, "bundle": bundle.save().expose(), "etcd": beginning.json()});
             let Some(state) = &self.room.state else { return Ok(()) };
             let mut state = state.lock().await;
             state.write(&layer(), payload, operation.epoch).await.map(|_| ()).map_err(|error| fault(&error))

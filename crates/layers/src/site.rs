@@ -23,6 +23,8 @@ pub struct Site {
     pub pool: Option<String>,
     /// What all guests share.
     pub hardware: Hardware,
+    /// The control plane that etcd begins on, in every life.
+    pub etcd_begins_on: String,
     /// The numbers of the images, for each host.
     slots: Vec<[u32; 2]>,
     image_name: String,
@@ -78,6 +80,7 @@ impl Site {
         let schematic = Schematic::of(&castle.talos).id();
         let schematic = schematic.get(..SCHEMATIC_DIGITS).unwrap_or(&schematic).to_owned();
         Self {
+            etcd_begins_on: castle.first_control_plane(),
             slots: (0..hosts.len()).map(|host| castle.image_vmids(host)).collect(),
             hosts,
             vmids: range.first.0..=range.last.0,
@@ -101,6 +104,7 @@ impl Site {
                 castle_spec::Role::ControlPlane => Role::ControlPlane,
                 castle_spec::Role::Worker => Role::Worker,
             },
+            etcd_begins_on: (node.role == castle_spec::Role::ControlPlane).then(|| self.etcd_begins_on.clone()),
             host: host.to_owned(),
             pool: self.pool.clone(),
             cores: node.cores.value,

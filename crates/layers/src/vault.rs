@@ -16,12 +16,13 @@ use castle_secrets::vault::keep::{Files, RemoveFiles, SaveFiles, Shelf};
 use castle_spec::{Castle, Node, Role};
 use castle_talos::model::clients;
 use castle_talos::model::pki::YEAR;
-use castle_talos::steps::Keys;
+use castle_talos::steps::{Keys, Quorum};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
+use crate::beginning::Beginning;
 use crate::cluster::api_address;
-use crate::secrets::{Strongroom, layer};
+use crate::secrets::{Saved, Strongroom, layer};
 
 /// The name of the kubeconfig in the vault.
 pub const KUBECONFIG: &str = "KUBECONFIG";
@@ -37,6 +38,7 @@ const FORMAT: u64 = 1;
 const LEAST: Duration = Duration::from_hours(30 * 24);
 
 /// Where files go, and what they are made of.
+#[derive(Clone)]
 pub struct Keeping {
     /// The castle's folder in the vault.
     pub shelf: Shelf,
@@ -90,7 +92,7 @@ impl ClientFiles {
 
         let bundle = keys.bundle.save();
         let is_kept = |seal, sealed: &Secret| match opened(seal, sealed) {
-            Ok((generation, text)) => generation == room.generation && text.expose() == bundle.expose(),
+            Ok(saved) => saved.generation == room.generation && saved.bundle.expose() == bundle.expose(),
             Err(_) => false,
         };
         match (seal, there.remove(BUNDLE)) {
@@ -98,7 +100,8 @@ impl ClientFiles {
                 files.insert(BUNDLE.to_owned(), sealed);
             }
             (Some(seal), _) => {
-                let sealed = sealed(seal, room.generation, &bundle).map_err(|why| wrong(BUNDLE, why))?;
+                let beginning = room.beginning().await?.unwrap_or_else(|| room.to_begin());
+                let sealed = sealed(seal, room.generation, &bundle, &beginning).map_err(|why| wrong(BUNDLE, why))?;
                 files.insert(BUNDLE.to_owned(), sealed);
             }
             // Whoever cannot open it leaves it as it is.
@@ -141,26 +144,82 @@ fn is_good_talosconfig(text: &Secret, marks: &[&str], now: SystemTime) -> bool {
     has_all(text, marks) && pem.is_some_and(is_fresh)
 }
 
-fn sealed(seal: &Seal, generation: u64, bundle: &Secret) -> Result<Secret, String> {
-    let plain =
-        Zeroizing::new(json!({"format": FORMAT, "generation": generation, "bundle": bundle.expose()}).to_string());
+/// Gives the sealed bundle with the word that the etcd of its life has begun, once that was seen.
+struct BegunFile(Keeping);
+
+/// Writes into the vault that the etcd of this life is to begin once more. For whoever has seen that none of its machines is left.
+///
+/// # Errors
+///
+/// If the vault cannot be read or written.
+pub async fn note_unbegun(shelf: &Shelf, seal: &Seal, room: &Strongroom) -> Result<(), Fault> {
+    let Some(there) = shelf.load().await?.0.remove(BUNDLE) else { return Ok(()) };
+    let wrong = |why: String| Fault::new(Class::Final, BUNDLE, why);
+    let saved = opened(seal, &there).map_err(wrong)?;
+    if saved.generation != room.generation || !saved.beginning.is_some_and(|known| known.has_begun) {
+        return Ok(());
+    }
+    let text = sealed(seal, room.generation, &saved.bundle, &room.to_begin()).map_err(wrong)?;
+    Ok(shelf.save(&Files([(BUNDLE.to_owned(), text)].into())).await?)
+}
+
+impl BegunFile {
+    async fn files(&self, keys: &Keys) -> Result<Files, Fault> {
+        let Keeping { shelf, seal, room, .. } = &self.0;
+        let (Some(seal), Some(there)) = (seal, shelf.load().await?.0.remove(BUNDLE)) else {
+            return Ok(Files::default());
+        };
+        let wrong = |why: String| Fault::new(Class::Final, BUNDLE, why);
+        let saved = opened(seal, &there).map_err(wrong)?;
+        let known = saved.beginning.unwrap_or_else(|| room.to_begin());
+        let text = if known.has_begun {
+            there
+        } else {
+            let begun = Beginning { has_begun: true, ..known };
+            sealed(seal, room.generation, &keys.bundle.save(), &begun).map_err(wrong)?
+        };
+        Ok(Files([(BUNDLE.to_owned(), text)].into()))
+    }
+}
+
+impl Gate for BegunFile {
+    type Needs = (Arc<Keys>, Arc<Quorum>);
+    type Output = Files;
+
+    fn check<'a>(&'a self, (keys, quorum): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Files>, Fault>> {
+        Box::pin(async move {
+            let files = if quorum.is_seen { self.files(keys).await? } else { Files::default() };
+            Ok(Verdict::Open(files))
+        })
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(300)
+    }
+}
+
+fn sealed(seal: &Seal, generation: u64, bundle: &Secret, beginning: &Beginning) -> Result<Secret, String> {
+    let plain = json!({
+        "format": FORMAT, "generation": generation, "bundle": bundle.expose(), "etcd": beginning.json()
+    });
+    let plain = Zeroizing::new(plain.to_string());
     let sealed = seal.seal(plain.as_bytes(), &[]).map_err(|error| error.to_string())?;
     Ok(Secret::from(STANDARD.encode(sealed)))
 }
 
-/// The bundle that was sealed for the vault, and which life of the castle it is of.
+/// The bundle that was sealed for the vault, with which life of the castle it is of.
 ///
 /// # Errors
 ///
 /// Why it cannot be opened, as a sentence.
-pub fn opened(seal: &Seal, sealed: &Secret) -> Result<(u64, Secret), String> {
+pub fn opened(seal: &Seal, sealed: &Secret) -> Result<Saved, String> {
     let bytes = STANDARD.decode(sealed.expose().trim()).map_err(|_| "it is no base64".to_owned())?;
     let opened = seal.open(&bytes).map_err(|error| error.to_string())?;
     read(&opened.plain)
 }
 
 /// What is inside of the seal.
-fn read(plain: &[u8]) -> Result<(u64, Secret), String> {
+fn read(plain: &[u8]) -> Result<Saved, String> {
     let no_bundle = || "what is in it is no bundle".to_owned();
     let mut plain: Value = serde_json::from_slice(plain).map_err(|_| no_bundle())?;
     match plain["format"].as_u64() {
@@ -173,8 +232,9 @@ fn read(plain: &[u8]) -> Result<(u64, Secret), String> {
         }
         _ => return Err(no_bundle()),
     }
+    let beginning = Beginning::read(&plain["etcd"]);
     match (plain["generation"].as_u64(), plain["bundle"].take()) {
-        (Some(generation), Value::String(bundle)) => Ok((generation, Secret::from(bundle))),
+        (Some(generation), Value::String(bundle)) => Ok(Saved { generation, bundle: Secret::from(bundle), beginning }),
         _ => Err(no_bundle()),
     }
 }
@@ -191,6 +251,14 @@ pub fn keep(graph: &mut GraphBuilder, keeping: Keeping, keys: &Handle<Keys>) -> 
     step
 }
 
+/// Adds the steps that write into the vault that the etcd of this life has begun.
+pub fn note_begun(graph: &mut GraphBuilder, keeping: Keeping, keys: &Handle<Keys>, quorum: &Handle<Quorum>) {
+    let (castle, shelf) = (keeping.castle.clone(), keeping.shelf.clone());
+    let needs = (keys.clone(), quorum.clone());
+    let files = graph.gate(id("begun-files", &castle), Place::default(), needs, BegunFile(keeping));
+    graph.step(id("begun-vault", &castle), Place::default(), (files,), SaveFiles::new(shelf));
+}
+
 /// Adds the step that takes out of the vault what the castle has put there; returns it.
 pub fn clear(graph: &mut GraphBuilder, shelf: Shelf, castle: &Castle) -> StepId {
     let step = id("vault", castle);
@@ -205,9 +273,9 @@ mod tests {
     /// As they were written, without the seal.
     #[test]
     fn recorded_bundles_are_read() {
-        let (generation, bundle) = read(br#"{"bundle":"cluster: {}\n","format":1,"generation":3}"#).unwrap();
-        assert_eq!((generation, bundle.expose()), (3, "cluster: {}\n"));
-        let refused = |plain: &str| read(plain.as_bytes()).unwrap_err();
+        let saved = read(br#"{"bundle":"cluster: {}\n","format":1,"generation":3}"#).unwrap();
+        assert_eq!((saved.generation, saved.bundle.expose()), (3, "cluster: {}\n"));
+        let refused = |plain: &str| read(plain.as_bytes()).err().unwrap();
         assert!(refused(r#"{"bundle":"cluster: {}\n","generation":3}"#).contains("older than 0.2"));
         assert!(refused(r#"{"bundle":{},"format":2}"#).contains("a newer castle wrote it (format 2"));
         assert_eq!(refused("{}"), "what is in it is no bundle");

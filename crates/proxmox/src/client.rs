@@ -42,6 +42,7 @@ pub struct Client {
     authorization: HeaderValue,
     clock: Arc<dyn Clock>,
     cluster: OnceCell<Option<String>>,
+    whereabouts: String,
 }
 
 impl std::fmt::Debug for Client {
@@ -58,10 +59,11 @@ impl Client {
     /// [`TrustError`] if no certificate can be judged by what is trusted.
     pub fn new(access: Access, dial: Arc<dyn Dial>, clock: Arc<dyn Clock>) -> Result<Self, TrustError> {
         let Access { mut endpoint, trust, token } = access;
+        let whereabouts = format!("{} as {}", endpoint.host, token.name());
         endpoint.base = format!("{}/api2/json", endpoint.base);
         let http = castle_http::Client::new(endpoint, &trust, dial, clock.clone())?;
         let http = http.with_deadline(DEADLINE).with_limit(LIMIT);
-        Ok(Self { http, authorization: token.header(), clock, cluster: OnceCell::new() })
+        Ok(Self { http, authorization: token.header(), clock, cluster: OnceCell::new(), whereabouts })
     }
 
     /// Asks for something. `subject` says for what, in the words that a person would use.
@@ -117,6 +119,12 @@ impl Client {
             Some(Value::Object(mut body)) if body.contains_key("data") => Ok(body["data"].take()),
             _ => Err(refusal(ErrorClass::Unreadable, "what answers is not the API of Proxmox".to_owned())),
         }
+    }
+
+    /// Where it asks and as whom, for people.
+    #[must_use]
+    pub fn whereabouts(&self) -> &str {
+        &self.whereabouts
     }
 
     /// What tells the time of this client.

@@ -1,19 +1,23 @@
 //! What castle wants of Proxmox: an image to clone from, guests that are as the file says, guests that run, guests of others that it adopts, and their end.
 
 mod adopt;
+mod begun;
 mod gone;
 mod ground;
 mod guest;
 mod image;
 mod power;
 mod shut;
+mod vanished;
 mod wanted;
 
 pub use adopt::{Candidate, MarkGuest, Unmarked, candidate};
+pub use begun::{MarkBegun, Noted};
 pub use gone::{Reach, Remains, RemoveDownloads, RemoveGuest, unprotect};
 pub use ground::{Ground, Guests};
 pub use guest::{MakeGuest, Sight, Standing, There};
 pub use image::{DropOldImages, Found, Image, MakeImage, Stage, Template};
 pub use power::{Power, RunGuest};
 pub use shut::ShutGuest;
+pub use vanished::{Gone, Vanished};
 pub use wanted::{Hardware, Wanted};

@@ -71,12 +71,28 @@ pub(crate) fn templates(castle: &Castle) -> u32 {
     count.saturating_mul(TEMPLATES)
 }
 
+/// The word control planes are named by.
+const CONTROL_PLANES: &str = "cp";
+
 /// The pools of a castle, each with the word its nodes are named by.
 pub(crate) fn pools(castle: &Castle) -> impl Iterator<Item = (&str, Role, &Sourced<Pool>)> {
     let nodes = &castle.nodes;
-    std::iter::once(("cp", Role::ControlPlane, &nodes.control_planes))
+    std::iter::once((CONTROL_PLANES, Role::ControlPlane, &nodes.control_planes))
         .chain(nodes.workers.iter().map(|pool| ("worker", Role::Worker, pool)))
         .chain(nodes.pools.iter().map(|(name, pool)| (name.as_str(), Role::Worker, pool)))
+}
+
+/// What the nth node of a pool is called, counted from one.
+fn name_of(castle: &str, pool: &str, number: u32) -> String {
+    format!("{castle}-{pool}-{number}")
+}
+
+impl Castle {
+    /// The control plane that etcd begins on.
+    #[must_use]
+    pub fn first_control_plane(&self) -> String {
+        name_of(self.castle.as_str(), CONTROL_PLANES, 1)
+    }
 }
 
 /// Derives the nodes. What cannot be read is derived as broken, so that checks stay silent about it.
@@ -92,7 +108,7 @@ pub(crate) fn derive(castle: &Castle) -> Vec<Node> {
         }
         let first_vmid = first_vmid(castle, base, pool);
         for index in 0..pool.count.get() {
-            let name = format!("{castle_name}-{word}-{}", index + 1);
+            let name = name_of(castle_name, word, index + 1);
             nodes.push(node(castle, role, pool, &first_vmid, index, name, &overrides));
         }
     }

@@ -11,6 +11,7 @@ mod archive;
 mod calls;
 mod configuration;
 mod contact;
+mod etcd;
 mod link;
 mod machine;
 mod refusal;
@@ -34,6 +35,7 @@ pub use addresses::CURRENT;
 pub use calls::{Applied, ApplyMode, Reset};
 pub use configuration::Drift;
 pub use contact::{Contact, Credentials, Presence};
+pub use etcd::{EtcdData, is_at};
 pub use machine::{Machine, Stage, Unmet};
 pub use refusal::{ErrorClass, Refusal};
 pub use resources::{Happening, Kind, Resource, Watch, kinds};
@@ -98,10 +100,21 @@ impl Node {
         name: &'static str,
         ask: impl Fn(Line) -> F,
     ) -> Result<T, Refusal> {
-        let begun = self.clock.monotonic();
+        self.look_with(name, "", BOUND, ask).await
+    }
+
+    /// Asks for something within a bound. `sent` is what no refusal may tell again.
+    async fn look_with<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        name: &'static str,
+        sent: &str,
+        bound: Duration,
+        ask: impl Fn(Line) -> F,
+    ) -> Result<T, Refusal> {
+        let until = self.clock.monotonic() + bound;
         let mut fresh = false;
         loop {
-            let (trouble, may_repeat) = match self.attempt(begun, fresh, "", &ask).await {
+            let (trouble, may_repeat) = match self.attempt(until, fresh, sent, &ask).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
@@ -119,19 +132,19 @@ impl Node {
         sent: &str,
         ask: impl Fn(Line) -> F,
     ) -> Result<T, Refusal> {
-        let attempt = self.attempt(self.clock.monotonic(), true, sent, &ask).await;
+        let attempt = self.attempt(self.clock.monotonic() + BOUND, true, sent, &ask).await;
         attempt.map_err(|(trouble, _)| self.refusal(Call { name, changes: true }, trouble))
     }
 
-    /// One attempt of a call that was begun then. A failure comes with whether another connection may help.
+    /// One attempt of a call that has until then. A failure comes with whether another connection may help.
     async fn attempt<T, F: Future<Output = Result<T, Status>>>(
         &self,
-        begun: Duration,
+        until: Duration,
         fresh: bool,
         sent: &str,
         ask: &impl Fn(Line) -> F,
     ) -> Result<T, (Trouble, bool)> {
-        let left = || BOUND.saturating_sub(self.clock.monotonic().saturating_sub(begun));
+        let left = || until.saturating_sub(self.clock.monotonic());
         let lent = match deadline(&*self.clock, left(), self.link.lend(fresh)).await {
             Ok(Ok(lent)) => lent,
             Ok(Err(unconnected)) => return Err((unconnected.into(), false)),
@@ -189,7 +202,9 @@ of_node!(
     castle_talos_api::machine::ApplyConfiguration,
     castle_talos_api::machine::Bootstrap,
     castle_talos_api::machine::EtcdMembers,
+    castle_talos_api::machine::EtcdRemoveMemberById,
     castle_talos_api::machine::EtcdStatus,
+    castle_talos_api::machine::FileInfo,
     castle_talos_api::machine::Reboot,
     castle_talos_api::machine::Reset,
     castle_talos_api::machine::ServiceList,

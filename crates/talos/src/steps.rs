@@ -2,6 +2,8 @@
 
 mod bootstrap;
 mod configure;
+mod etcd;
+mod identity;
 mod keys;
 mod members;
 
@@ -16,8 +18,9 @@ use crate::client::{Contact, PORT};
 
 pub use bootstrap::{Begun, Bootstrap, Quorum};
 pub use configure::{Compose, Configure, Configured, How, Machine, Sight};
+pub use etcd::Remembered;
 pub use keys::Keys;
-pub use members::{Joined, Members};
+pub use members::{ForgetMember, Joined, Left, Members};
 
 /// How nodes are reached.
 pub struct Wire {

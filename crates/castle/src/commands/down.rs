@@ -359,6 +359,14 @@ impl<'r> Removal<'r> {
         if !was_raised && self.doomed.is_empty() {
             return Ok(());
         }
+        if self.ending == Ending::Sleep {
+            // The same life begins its etcd once more: nothing is left that has the old one.
+            let room = kept.strongroom(castle, Some(kept.state(castle.clone()).map_err(failed)?));
+            if let Some(chamber) = kept.chamber().map_err(failed)? {
+                vault::note_unbegun(&chamber.shelf(castle), &kept.seal().map_err(failed)?, &room).await?;
+            }
+            room.note_begun(false, epoch).await?;
+        }
         if self.ending == Ending::Life {
             lineage::next_life(store, castle).await.map_err(|error| failed(error.to_string()))?;
         }

@@ -14,7 +14,8 @@ use crate::furnish::Unwanted;
 use crate::output::{Exit, Printer, table};
 use crate::planned::Planned;
 use crate::preflight::preflight;
-use crate::stand::{LOOKING, Stand, Trouble};
+use crate::stand::{LOOKING, Stand, Trouble, with_next};
+use crate::standing::{restarts, vanished};
 
 /// Show what `up` would do, and what that means for what exists
 ///
@@ -48,7 +49,11 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING).await?;
+    let window = stand.window(&identity.castle);
+    if let Some(fault) = vanished(&stand, &window, &ground, &survey).await? {
+        return Err(fault.into());
+    }
+    let graph = stand.raise(&ground, &window, &survey, &placed, LOOKING).await?;
     let graph = graph.predicted_by(&remembered(stand.kept.doors.disk.as_ref(), &stand.kept.own_folder()));
     let predicted = graph.predicted();
     let manifests = stand.furnishing().await?.manifests();
@@ -80,11 +85,12 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
         .map(|(node, placed)| json!({"node": node.name.value, "host": placed.host, "why": placed.why.to_string()}))
         .collect();
     let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
+    let restarts = restarts(&report);
     let guarded = report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).count();
     let (result, exit) = match () {
         () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),
         () if failed > 0 => ("failed", Exit::Failed),
-        () if preflight.is_in_the_way() => ("refused", Exit::Refused),
+        () if restarts.is_some() || preflight.is_in_the_way() => ("refused", Exit::Refused),
         () if actions.is_empty() => ("unchanged", Exit::Done),
         () if args.exit_code => ("planned", Exit::Differs),
         () => ("planned", Exit::Done),
@@ -97,8 +103,12 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
     }
     let mut problems = problems(&report, printer);
     problems.extend(preflight.tell(printer));
+    if let Some(fault) = &restarts {
+        printer.complain_to_people(&with_next(fault));
+        problems.push(json!({"severity": "error", "summary": fault.to_string(), "hint": fault.next}));
+    }
     match &args.out {
-        Some(file) if failed == 0 && !preflight.is_in_the_way() => {
+        Some(file) if failed == 0 && restarts.is_none() && !preflight.is_in_the_way() => {
             let planned = Planned::of(&stand.kept, &identity, &report, &placed, args.deep)?;
             planned.write(stand.kept.doors.disk.as_ref(), file)?;
             printer.say(&format!("Kept in {0}: castle up {1} --plan {0}", file.display(), args.path.display()));

@@ -231,8 +231,11 @@ async fn can_rise(stand: &Stand, identity: &Identity, keeps: bool) -> Result<(),
     }
     let room = stand.window(&identity.castle);
     let mut is_kept = room.bundle().await?.is_some();
-    for search in [&room.given, &room.saved].into_iter().flatten() {
-        is_kept = is_kept || matches!(search().await, Some(Ok(_)));
+    if let (Some(given), false) = (&room.given, is_kept) {
+        is_kept = matches!(given().await, Some(Ok(_)));
+    }
+    if let (Some(saved), false) = (&room.saved, is_kept) {
+        is_kept = matches!(saved().await, Some(Ok(_)));
     }
     if is_kept {
         return Ok(());

@@ -20,6 +20,7 @@ use crate::planned::Planned;
 use crate::preflight::preflight;
 use crate::repository;
 use crate::stand::{LOOKING, RAISING, REACHING, Stand, Trouble, while_held};
+use crate::standing::{restarts, vanished};
 
 /// How long a machine that was just removed may still answer.
 const GOING: Duration = Duration::from_secs(1);
@@ -81,6 +82,9 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     let ground = stand.ground(&identity.castle, deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
     let window = stand.window(&identity.castle);
+    if let Some(fault) = vanished(&stand, &window, &ground, &survey).await? {
+        return Err(fault.into());
+    }
     let first_look = stand.raise(&ground, &window, &survey, &placed, LOOKING).await?;
     let first_look = stand.look(&first_look, &identity.castle).await;
     let layers = Chosen::of(args.layer.iter().map(|layer| Layer::new(layer)));
@@ -92,6 +96,9 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
         printer.say("Nothing was changed.");
         return Ok(Exit::Refused);
+    }
+    if let Some(fault) = restarts(&first_look).filter(|_| layers.contains(&platform::layer())) {
+        return Err(fault.into());
     }
     keep_off(&stand, &survey, printer).await?;
     if planned.is_none() && layers.contains(&platform::layer()) {
@@ -126,6 +133,10 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         let (survey, placed) = stand.lay_out(&ground).await?;
         let state = kept.state(castle.clone()).map_err(Trouble::Failed)?;
         let room = kept.strongroom(&castle, Some(state));
+        // Whatever decides is read once more, now that nobody else writes.
+        if let Some(fault) = vanished(&stand, &room, &ground, &survey).await? {
+            return Err(fault.into());
+        }
         let graph = stand.raise(&ground, &room, &survey, &placed, RAISING).await?;
         let driven = stand.drive("up", graph, &castle, layers.clone(), &held.lease, printer).await?;
         let mut more = Map::new();

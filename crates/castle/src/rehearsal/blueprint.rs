@@ -125,7 +125,7 @@ fn neighbours(site: &Site, nodes: &[Node], blueprint: &Blueprint) -> Vec<Strange
             place: Place { vmid: behind, cluster: None },
             operation: "0e4ea25a".to_owned(),
             epoch: 1,
-            is_bootstrapped: true,
+            etcd: None,
         };
         other.config.insert("description".to_owned(), mark.to_string());
         all.push(other);

@@ -138,9 +138,17 @@ impl World {
         let can_run = boot.is_healthy("cri") && boot.is_synced;
         let (has_kubelet, has_image, has_apid) = (boot.runs_kubelet, boot.has_etcd_image, boot.apid.is_some());
         if can_run && !has_kubelet {
+            let now = self.now;
+            if let Some(boot) = self.talos.boot_mut(vmid) {
+                boot.serve(now, "kubelet", "Preparing", None);
+            }
             self.talos_plan(vmid, Moment::Kubelet, spans.kubelet);
         }
         if can_run && config.role == Role::ControlPlane && !has_image {
+            let now = self.now;
+            if let Some(boot) = self.talos.boot_mut(vmid) {
+                boot.serve(now, "etcd", "Preparing", None);
+            }
             self.talos_plan(vmid, Moment::EtcdImage, spans.etcd_image);
         }
         // The certificate of a worker is signed by a control plane, once one is found.
@@ -178,20 +186,20 @@ impl World {
             return;
         }
         let (runs, is_bootstrapping, data) = (boot.runs_etcd, boot.is_bootstrapping, node.disk.etcd.clone());
-        let is_joining = boot.planned.contains(&Moment::JoinStarted);
         match data {
             None if is_bootstrapping => self.talos_plan(vmid, Moment::EtcdStart, spans.etcd_first),
+            // It asks again and again; what it is refused for changes only when something else does.
             None => {
-                let etcd = self.etcd_of(key).and_then(|id| self.talos.etcds.get(&id));
-                let is_open = etcd.is_some_and(|etcd| etcd.members.values().all(|member| !member.is_learner));
+                let is_open = self.etcd_of(key).is_some_and(|etcd| self.admits(etcd, vmid).is_ok());
                 if is_open && self.waits_for_etcd(vmid) {
                     self.talos_plan(vmid, Moment::Join, spans.etcd_retry);
                 }
             }
             Some(Data::Foreign) if !runs => self.talos_plan_fixed(vmid, Moment::EtcdStart, 1.0),
-            Some(Data::Member { .. }) if !runs && !is_joining && self.membership(vmid).is_some() => {
+            Some(Data::Member { .. }) if !runs && self.membership(vmid).is_some() => {
                 self.talos_plan_fixed(vmid, Moment::EtcdStart, 1.0);
             }
+            Some(Data::Member { .. }) if !runs && self.membership(vmid).is_none() => self.etcd_is_removed(vmid),
             Some(Data::Member { etcd, member }) => {
                 // A learner that was kept from becoming a voter tries again.
                 let known = self.talos.etcds.get(&etcd).and_then(|etcd| etcd.members.get(&member));

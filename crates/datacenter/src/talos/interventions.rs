@@ -52,8 +52,8 @@ impl Datacenter {
         if let Some(node) = world.talos.nodes.get_mut(&vmid) {
             node.disk.etcd = None;
             if let Some(boot) = &mut node.boot {
-                boot.runs_etcd = false;
-                boot.is_etcd_checked = false;
+                boot.end_etcd();
+                boot.joining = None;
                 boot.runs_apiserver = false;
                 boot.serve(now, "etcd", "Preparing", None);
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::config::{Config, Network, Role};
 use super::image::Image;
 use super::ledger::Ledger;
+use super::services::Service;
 use super::story::Story;
 
 /// How far a node has come.
@@ -57,6 +58,8 @@ pub(crate) enum Moment {
     Apid,
     /// The clock is right.
     Synced,
+    /// The disk with the data is mounted, and services begin to wait for what they need.
+    Ephemeral,
     /// Containers can be run.
     Cri,
     Kubelet,
@@ -113,17 +116,6 @@ pub(crate) enum After {
     Off,
 }
 
-/// A service, as lists tell it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Service {
-    /// `Running`, `Waiting`, `Preparing`.
-    pub(crate) state: &'static str,
-    pub(crate) message: String,
-    /// Nothing as long as nobody has looked.
-    pub(crate) is_healthy: Option<bool>,
-    pub(crate) since: Duration,
-}
-
 /// What runs since the last boot.
 #[derive(Debug)]
 pub(crate) struct Boot {
@@ -142,7 +134,13 @@ pub(crate) struct Boot {
     pub(crate) is_bootstrapping: bool,
     /// Whether it has left its etcd, and does not come back before the next boot.
     pub(crate) has_left: bool,
+    /// Whether the disk is mounted that data are on: before, nobody sees whether there are any.
+    pub(crate) has_ephemeral: bool,
+    /// The etcd that has taken it in, and as which member, while its data directory is still empty.
+    pub(crate) joining: Option<(u64, u64)>,
     pub(crate) runs_etcd: bool,
+    /// Whether etcd answers clients: it does once it has found a leader since its start, and goes on without one.
+    pub(crate) serves_etcd: bool,
     /// Whether etcd's health was looked at since it could be healthy.
     pub(crate) is_etcd_checked: bool,
     pub(crate) runs_kubelet: bool,
@@ -212,29 +210,5 @@ impl Node {
     /// The address that others know it by.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.addresses().first().map(|(address, _)| *address)
-    }
-}
-
-impl Boot {
-    /// Notes what a service does, if that is new.
-    pub(crate) fn serve(&mut self, now: Duration, id: &'static str, state: &'static str, is_healthy: Option<bool>) {
-        let told = self.services.get(id);
-        if told.is_some_and(|told| told.state == state && told.is_healthy == is_healthy) {
-            return;
-        }
-        let message = match (state, is_healthy) {
-            ("Running", Some(true)) => "Health check successful".to_owned(),
-            ("Running", Some(false)) => "Health check failed".to_owned(),
-            ("Running", None) => format!("Started task {id}"),
-            ("Waiting", _) => format!("Waiting for service {id} to be \"up\""),
-            ("Preparing", _) => "Running pre state".to_owned(),
-            _ => state.to_owned(),
-        };
-        self.story.service(now, id, state, &message, is_healthy);
-        self.services.insert(id, Service { state, message, is_healthy, since: now });
-    }
-
-    pub(crate) fn is_healthy(&self, service: &str) -> bool {
-        self.services.get(service).is_some_and(|service| service.is_healthy == Some(true))
     }
 }

@@ -91,12 +91,11 @@ impl World {
         boot.apid = None;
         boot.is_synced = !syncs_time;
         boot.stage = Stage::Booting;
-        boot.serve(now, "apid", "Waiting", None);
-        boot.serve(now, "cri", "Waiting", None);
-        boot.serve(now, "kubelet", "Waiting", None);
+        // One that served in maintenance is the same process with another certificate.
+        if !boot.services.contains_key("apid") {
+            boot.serve(now, "apid", "Waiting", None);
+        }
         if role == Role::ControlPlane {
-            boot.serve(now, "trustd", "Waiting", None);
-            boot.serve(now, "etcd", "Waiting", None);
             // With an authority that is none there is never a certificate, and so never an answer.
             if can_issue {
                 self.talos_plan(vmid, Moment::Apid, spans.apid);
@@ -105,6 +104,8 @@ impl World {
         if syncs_time && !is_time_lost {
             self.talos_plan(vmid, Moment::Synced, spans.time_sync);
         }
+        let mounted = Span::new(spans.services.mean / 2.0, spans.services.p95 / 2.0);
+        self.talos_plan(vmid, Moment::Ephemeral, mounted);
         self.talos_plan(vmid, Moment::Cri, spans.services);
         self.talos_settle_of(vmid);
     }
@@ -171,15 +172,16 @@ impl World {
                         }
                     }
                     Moment::Synced => boot.is_synced = true,
-                    Moment::Cri => boot.serve(now, "cri", "Running", Some(true)),
+                    Moment::Ephemeral => boot.mount(now, is_control_plane),
+                    Moment::Cri => {
+                        boot.mount(now, is_control_plane);
+                        boot.serve(now, "cri", "Running", Some(true));
+                    }
                     Moment::Kubelet => {
                         boot.runs_kubelet = true;
                         boot.serve(now, "kubelet", "Running", Some(true));
                     }
-                    Moment::EtcdImage => {
-                        boot.has_etcd_image = true;
-                        boot.serve(now, "etcd", "Preparing", None);
-                    }
+                    Moment::EtcdImage => boot.has_etcd_image = true,
                     Moment::EtcdHealthy => boot.is_etcd_checked = true,
                     Moment::ApiServer => boot.runs_apiserver = true,
                     _ => {}
@@ -289,7 +291,7 @@ fn platform(machine: &Machine) -> (String, Vec<(std::net::IpAddr, u8)>) {
 }
 
 impl Boot {
-    fn new(now: Duration, boot_id: String) -> Self {
+    pub(crate) fn new(now: Duration, boot_id: String) -> Self {
         Self {
             stage: Stage::Booting,
             since: now,
@@ -301,7 +303,10 @@ impl Boot {
             has_etcd_image: false,
             is_bootstrapping: false,
             has_left: false,
+            has_ephemeral: false,
+            joining: None,
             runs_etcd: false,
+            serves_etcd: false,
             is_etcd_checked: false,
             runs_kubelet: false,
             runs_apiserver: false,
@@ -311,6 +316,22 @@ impl Boot {
             wipes: (false, false),
             story: Story::default(),
             ledger: super::ledger::Ledger::default(),
+        }
+    }
+}
+
+impl Boot {
+    /// The disk with the data is mounted, and the services are loaded that need it.
+    fn mount(&mut self, now: Duration, is_control_plane: bool) {
+        if self.has_ephemeral {
+            return;
+        }
+        self.has_ephemeral = true;
+        self.serve(now, "cri", "Waiting", None);
+        self.load(now, "kubelet");
+        if is_control_plane {
+            self.serve(now, "etcd", "Waiting", None);
+            self.mounted(now, "etcd");
         }
     }
 }

@@ -101,6 +101,14 @@ impl Story {
         self.tell(at, "TaskEvent", event.encode_to_vec(), "task stopAllServices: starting".to_owned(), actor);
     }
 
+    /// A sequence that somebody asked for ends with an error.
+    pub(crate) fn failure(&mut self, at: Duration, sequence: &str, message: &str, actor: &str) {
+        let error = Some(castle_talos_api::common::Error { code: 0, message: message.to_owned(), details: Vec::new() });
+        let event = SequenceEvent { sequence: sequence.to_owned(), action: sequence_event::Action::Noop.into(), error };
+        let line = format!("{sequence} sequence: failed: {message}");
+        self.tell(at, "SequenceEvent", event.encode_to_vec(), line, actor);
+    }
+
     pub(crate) fn service(&mut self, at: Duration, id: &str, state: &str, message: &str, is_healthy: Option<bool>) {
         let action = match state {
             "Running" => Action::Running,

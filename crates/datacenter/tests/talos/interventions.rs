@@ -39,7 +39,7 @@ fn old_data_keeps_etcd_from_beginning() {
         assert!(nodes.datacenter().plant_etcd_data(vmid(&nodes.addresses[0])));
         nodes.configure(&Wanted { vip: None, ..Wanted::default() }).await;
         assert_eq!(nodes.admin(0).bootstrap().await.unwrap_err().code(), Code::AlreadyExists);
-        assert_eq!(nodes.admin(0).members().await.unwrap_err().code(), Code::Unavailable);
+        assert_eq!(nodes.admin(0).members().await.unwrap_err().code(), Code::DeadlineExceeded);
         assert_eq!(nodes.stage(0), Some(Stage::Booting));
     });
 }
@@ -53,7 +53,7 @@ fn a_reboot_right_after_bootstrap_loses_it() {
         assert!(nodes.datacenter().reboot_node(vmid(&nodes.addresses[0])));
         nodes.until("up again", async || nodes.admin(0).version().await.is_ok()).await;
         clock.sleep(6 * SOON).await;
-        assert_eq!(nodes.admin(0).members().await.unwrap_err().code(), Code::Unavailable);
+        assert_eq!(nodes.admin(0).members().await.unwrap_err().code(), Code::DeadlineExceeded);
         nodes.admin(0).bootstrap().await.unwrap();
         nodes.until("everything", async || nodes.is_complete()).await;
         assert_eq!(nodes.datacenter().effects()["bootstrap 421"], 1);

@@ -3,6 +3,7 @@
 
 mod castle;
 mod determinism;
+mod etcd;
 mod interventions;
 mod kubernetes;
 mod life;

@@ -13,10 +13,12 @@ use castle_talos_api::cosi::resource::GetRequest;
 use castle_talos_api::cosi::resource::state_client::StateClient;
 use castle_talos_api::machine::machine_service_client::MachineServiceClient;
 use castle_talos_api::machine::{
-    ApplyConfigurationRequest, BootstrapRequest, EtcdMember, EtcdMemberListRequest, apply_configuration_request,
+    ApplyConfigurationRequest, BootstrapRequest, EtcdMember, EtcdMemberListRequest, ListRequest,
+    apply_configuration_request,
 };
 use castle_talos_api::storage::storage_service_client::StorageServiceClient;
 use castle_testkit::VirtualClock;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -121,9 +123,31 @@ impl Node {
         self.machine().bootstrap(BootstrapRequest::default()).await.map(|_| ())
     }
 
+    /// The members of etcd, as any control plane tells them: within ten seconds, or not at all.
     pub(crate) async fn members(&self) -> Result<Vec<EtcdMember>, Status> {
-        let answer = self.machine().etcd_member_list(EtcdMemberListRequest::default()).await?.into_inner();
+        self.members_within(false, Duration::from_secs(10)).await
+    }
+
+    pub(crate) async fn members_within(&self, query_local: bool, time: Duration) -> Result<Vec<EtcdMember>, Status> {
+        let mut request = tonic::Request::new(EtcdMemberListRequest { query_local });
+        request.set_timeout(time);
+        let answer = self.machine().etcd_member_list(request).await?.into_inner();
         Ok(answer.messages[0].members.clone())
+    }
+
+    /// What is in a folder, by its name relative to it.
+    pub(crate) async fn files(&self, root: &str) -> Result<Vec<String>, Status> {
+        let request = ListRequest { root: root.to_owned(), ..ListRequest::default() };
+        let answers: Vec<_> = self.machine().list(request).await?.into_inner().collect().await;
+        answers.into_iter().map(|file| file.map(|file| file.relative_name)).collect()
+    }
+
+    /// The state of a service, and the last thing that was said of it.
+    pub(crate) async fn service(&self, id: &str) -> Option<(String, String)> {
+        let answer = self.machine().service_list(()).await.ok()?.into_inner();
+        let found = answer.messages[0].services.iter().find(|service| service.id == id)?.clone();
+        let last = found.events.unwrap_or_default().events.pop().map(|event| event.msg).unwrap_or_default();
+        Some((found.state, last))
     }
 
     /// What a resource says.

@@ -68,6 +68,7 @@ impl Castle {
         Arc::new(Strongroom {
             state: Some(Arc::new(Mutex::new(self.state()))),
             generation: self.room.id.generation,
+            etcd_begins_on: self.room.castle.first_control_plane(),
             given: None,
             saved: None,
             mint: Arc::new(SystemKeyMint),
@@ -89,7 +90,20 @@ impl Castle {
         let (castle, nodes) = (Arc::new(room.castle.clone()), Arc::new(room.nodes.clone()));
         let survey = survey(&room.ground(false), &room.site).await.unwrap();
         let machines = cluster::machines(&nodes, &survey);
-        Plan { castle, nodes, machines, wire: Arc::new(wire), referred: self.referred.clone() }
+        Plan {
+            castle,
+            nodes,
+            machines,
+            wire: Arc::new(wire),
+            referred: self.referred.clone(),
+            remembered: self.remembered().await,
+        }
+    }
+
+    async fn remembered(&self) -> castle_talos::steps::Remembered {
+        let (room, ground) = (&self.room, self.room.ground(false));
+        let survey = survey(&ground, &room.site).await.unwrap();
+        castle_layers::beginning::remembered(&self.strongroom(), &ground, &survey, &room.nodes, true).await.unwrap()
     }
 
     async fn graph(&self, patience: Duration) -> Graph {
@@ -107,7 +121,13 @@ impl Castle {
         let (castle, nodes, site) = (&room.castle, room.nodes.as_slice(), &room.site);
         let design = Design { castle, nodes, placed: &placed, site, survey: &survey, after: Some(&bundle) };
         platform::raise(graph, &ground, design);
-        cluster::form(graph, &self.design(patience).await, &keys)
+        let plan = self.design(patience).await;
+        let formed = cluster::form(graph, &plan, &keys);
+        if plan.remembered.began.is_some() {
+            castle_layers::beginning::forget(graph, (&ground, &plan.wire), nodes, &survey, &keys);
+        }
+        castle_layers::beginning::note(graph, castle, nodes, (&ground, &self.strongroom()), &formed.quorum);
+        formed
     }
 
     /// What `castle up` does.

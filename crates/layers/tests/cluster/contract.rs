@@ -182,7 +182,14 @@ impl Subject for Cluster {
         let wire = Wire { dial: room.datacenter.dial(), clock: room.clock.clone(), is_plain: true, patience };
         let (castle, nodes) = (Arc::new(castle.clone()), Arc::new(nodes.to_vec()));
         let machines = cluster::machines(&nodes, &survey);
-        let plan = Plan { castle, nodes, machines, wire: Arc::new(wire), referred: Arc::default() };
+        let plan = Plan {
+            castle,
+            nodes,
+            machines,
+            wire: Arc::new(wire),
+            referred: Arc::default(),
+            remembered: castle_talos::steps::Remembered::default(),
+        };
         cluster::form(&mut graph, &plan, &keys);
         graph.build().unwrap()
     }

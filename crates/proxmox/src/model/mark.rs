@@ -30,8 +30,43 @@ pub struct Mark {
     pub operation: String,
     /// The writer that made it: one that meets a higher epoch than its own has lost its lease.
     pub epoch: u64,
-    /// Whether the etcd of its life has begun, as far as this guest was told. Told to control planes alone.
-    pub is_bootstrapped: bool,
+    /// The etcd of its life. On control planes alone.
+    pub etcd: Option<Etcd>,
+}
+
+/// What a control plane's mark says of the etcd of its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Etcd {
+    /// The control plane that it begins on.
+    pub first: String,
+    /// Whether it has begun. It never begins again in the same life.
+    pub has_begun: bool,
+}
+
+const BEGINS: &str = "begins on ";
+const BEGAN: &str = "began on ";
+
+impl Etcd {
+    /// The etcd of a life that begins on this control plane, and has not yet.
+    #[must_use]
+    pub fn to_begin_on(first: &str) -> Self {
+        Self { first: first.to_owned(), has_begun: false }
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let of = |first: &str, has_begun| Some(Self { first: first.to_owned(), has_begun });
+        match (text.strip_prefix(BEGINS), text.strip_prefix(BEGAN)) {
+            (Some(first), _) => of(first, false),
+            (None, Some(first)) => of(first, true),
+            (None, None) => None,
+        }
+    }
+}
+
+impl fmt::Display for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.has_begun { BEGAN } else { BEGINS }, self.first)
+    }
 }
 
 /// What a guest is to its castle.
@@ -152,7 +187,7 @@ impl Mark {
             place,
             operation: operation.to_string(),
             epoch,
-            is_bootstrapped: false,
+            etcd: None,
         }
     }
 
@@ -188,7 +223,10 @@ impl Mark {
             place: Place { vmid: lines.number("vmid")?, cluster: lines.get("cluster").map(str::to_owned) },
             operation: lines.get("operation")?.to_owned(),
             epoch: lines.number("epoch")?,
-            is_bootstrapped: lines.get("bootstrapped") == Some("yes"),
+            etcd: match lines.get("etcd") {
+                Some(text) => Some(Etcd::read(text)?),
+                None => None,
+            },
         })
     }
 
@@ -215,6 +253,16 @@ impl Mark {
         [TAG.to_owned(), format!("{TAG}-{castle}")].into()
     }
 
+    /// A description with this mark in it, in which the etcd of its life has begun: what people have written stays.
+    #[must_use]
+    pub fn with_begun_etcd(description: &str) -> String {
+        let line = |line: &str| match line.trim().strip_prefix("etcd: ").and_then(|text| Etcd::read(text.trim())) {
+            Some(etcd) => format!("etcd: {}", Etcd { has_begun: true, ..etcd }),
+            None => line.to_owned(),
+        };
+        description.lines().map(line).collect::<Vec<_>>().join("\n")
+    }
+
     /// What a copy says of itself, for people.
     #[must_use]
     pub fn told_as_copy(&self) -> String {
@@ -229,14 +277,14 @@ impl Mark {
 impl fmt::Display for Mark {
     /// The description.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { castle, name, role, place, operation, epoch, is_bootstrapped } = self;
+        let Self { castle, name, role, place, operation, epoch, etcd } = self;
         writeln!(f, "{HEAD}\n\nmark: {FORMAT}\ncastle: {}\nlineage: {}", castle.name, castle.lineage)?;
         writeln!(f, "generation: {}\nname: {name}\nrole: {}\nvmid: {}", castle.generation, role.word(), place.vmid)?;
         if let Some(cluster) = &place.cluster {
             writeln!(f, "cluster: {cluster}")?;
         }
         write!(f, "operation: {operation}\nepoch: {epoch}")?;
-        if *is_bootstrapped { f.write_str("\nbootstrapped: yes") } else { Ok(()) }
+        etcd.as_ref().map_or(Ok(()), |etcd| write!(f, "\netcd: {etcd}"))
     }
 }
 

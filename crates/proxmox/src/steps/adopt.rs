@@ -9,7 +9,7 @@ use castle_seams::BoxFuture;
 use super::ground::Ground;
 use super::wanted::{Deviation, Wanted, is_lasting};
 use crate::client::{Bound, part};
-use crate::model::{Config, ErrorClass, Form, Guest, Mark, Owner, Properties};
+use crate::model::{Config, ErrorClass, Etcd, Form, Guest, Mark, Owner, Properties};
 
 /// The longest description that Proxmox takes.
 const MAX_DESCRIPTION: usize = 8192;
@@ -198,7 +198,7 @@ impl MarkGuest {
         } else if Mark::read(&text).ok().flatten().as_ref() == Some(mark) {
             return Ok(text);
         } else {
-            "has lines in its description that read like castle's mark: `mark:`, `castle:`, `lineage:`, `generation:`, `name:`, `role:`, `vmid:`, `cluster:`, `operation:`, `epoch:`, `bootstrapped:`"
+            "has lines in its description that read like castle's mark: `mark:`, `castle:`, `lineage:`, `generation:`, `name:`, `role:`, `vmid:`, `cluster:`, `operation:`, `epoch:`, `etcd:`"
         };
         Err(Fault::guard(self.subject(), evidence).next("change its description, and run the same command again"))
     }
@@ -236,7 +236,10 @@ impl Step for MarkGuest {
         Box::pin(async move {
             let Wanted { vmid, name, role, .. } = &self.wanted;
             let place = self.ground.client.place(*vmid).await?;
-            let mark = Mark::new(&self.ground.castle, name, *role, place, &operation.id, operation.epoch);
+            let mark = Mark {
+                etcd: self.wanted.etcd_begins_on.as_deref().map(Etcd::to_begin_on),
+                ..Mark::new(&self.ground.castle, name, *role, place, &operation.id, operation.epoch)
+            };
             // If anyone has changed it since, Proxmox refuses by the digest.
             let form = Form::new()
                 .with("tags", self.wanted.tags_now(&self.tags(seen), self.ground.client.clock().wall()))

@@ -11,7 +11,7 @@ use super::ground::{Ground, Looks};
 use super::image::Template;
 use super::wanted::{Deviation, Remedy, Wanted, human};
 use crate::client::{Bound, part};
-use crate::model::{Config, Form, Mark};
+use crate::model::{Config, Etcd, Form, Mark};
 
 /// How long a guest that restarts may be off: its host starts it again at once.
 const STARTED_AGAIN: Duration = Duration::from_secs(30);
@@ -96,7 +96,10 @@ impl MakeGuest {
     async fn clone_from(&self, template: &Template, operation: &Operation) -> Result<(), Fault> {
         let Wanted { vmid, name, role, host, pool, hardware, .. } = &self.wanted;
         let place = self.ground.client.place(*vmid).await?;
-        let mark = Mark::new(&self.ground.castle, name, *role, place, &operation.id, operation.epoch);
+        let mark = Mark {
+            etcd: self.wanted.etcd_begins_on.as_deref().map(Etcd::to_begin_on),
+            ..Mark::new(&self.ground.castle, name, *role, place, &operation.id, operation.epoch)
+        };
         let mut form = Form::new()
             .with("newid", vmid)
             .with("name", name)

@@ -51,6 +51,8 @@ pub struct Wanted {
     pub name: String,
     /// What it is to the castle.
     pub role: Role,
+    /// The control plane that etcd begins on; nothing for a worker.
+    pub etcd_begins_on: Option<String>,
     /// The host it is made on. One that has moved since is left where it is.
     pub host: String,
     /// Its resource pool.

@@ -102,6 +102,15 @@ impl Shelf {
         Ok(Files(files.collect::<Result<_, _>>()?))
     }
 
+    /// Keeps these, whatever is there of this castle under their names.
+    ///
+    /// # Errors
+    ///
+    /// If the vault does not take them.
+    pub async fn save(&self, files: &Files) -> Result<(), VaultError> {
+        self.vault.upsert(&self.path, &files.0, &self.mark()).await
+    }
+
     /// The castles that keep something here, for whoever does not know which it is: name and lineage.
     ///
     /// # Errors

@@ -4,9 +4,8 @@ use castle_secrets::Secret;
 use castle_talos_api::common::Data;
 use castle_talos_api::machine::machine_service_client::MachineServiceClient;
 use castle_talos_api::machine::{
-    ApplyConfigurationRequest, BootstrapRequest, EtcdMember, EtcdMemberListRequest, EtcdMemberStatus, ReadRequest,
-    RebootRequest, ResetPartitionSpec, ResetRequest, ServiceInfo, VersionInfo, apply_configuration_request::Mode,
-    reboot_request, reset_request,
+    ApplyConfigurationRequest, BootstrapRequest, ReadRequest, RebootRequest, ResetPartitionSpec, ResetRequest,
+    ServiceInfo, VersionInfo, apply_configuration_request::Mode, reboot_request, reset_request,
 };
 use castle_talos_api::storage::Disk;
 use castle_talos_api::storage::storage_service_client::StorageServiceClient;
@@ -15,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::link::Line;
 use super::refusal::{Call, Trouble};
-use super::{ErrorClass, LIMIT, Node, Refusal, archive, checked, only};
+use super::{BOUND, ErrorClass, LIMIT, Node, Refusal, archive, checked, only};
 
 /// When a node takes up a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +60,7 @@ pub struct Reset {
     pub partitions: Vec<String>,
 }
 
-fn machine(channel: Line) -> MachineServiceClient<Line> {
+pub(super) fn machine(channel: Line) -> MachineServiceClient<Line> {
     MachineServiceClient::new(channel).max_decoding_message_size(LIMIT)
 }
 
@@ -98,30 +97,6 @@ impl Node {
             only(storage.disks(()).await?.into_inner().messages)
         };
         Ok(self.look("Disks", ask).await?.disks)
-    }
-
-    /// The members of etcd, as this node knows them.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`] if it does not say; among others as long as etcd does not run on it.
-    pub async fn etcd_members(&self) -> Result<Vec<EtcdMember>, Refusal> {
-        let ask = async |channel| {
-            let request = EtcdMemberListRequest { query_local: false };
-            only(machine(channel).etcd_member_list(request).await?.into_inner().messages)
-        };
-        Ok(self.look("EtcdMemberList", ask).await?.members)
-    }
-
-    /// The state of the member of etcd on this node.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`] if it does not say; among others as long as etcd does not run on it.
-    pub async fn etcd_status(&self) -> Result<EtcdMemberStatus, Refusal> {
-        let ask = async |channel| only(machine(channel).etcd_status(()).await?.into_inner().messages);
-        let answer = self.look("EtcdStatus", ask).await?;
-        answer.member_status.ok_or_else(|| self.unreadable("EtcdStatus", "there is no status in the answer"))
     }
 
     /// A kubeconfig for an administrator, as a control plane issues it.
@@ -167,13 +142,7 @@ impl Node {
     /// [`Refusal`] if it does not take it, or if nobody knows. None of them tells what is in the configuration.
     pub async fn apply_configuration(&self, configuration: &Secret, mode: ApplyMode) -> Result<Applied, Refusal> {
         let ask = async |channel| {
-            let request = ApplyConfigurationRequest {
-                data: configuration.expose().as_bytes().to_vec(),
-                mode: mode.word().into(),
-                dry_run: false,
-                try_mode_timeout: None,
-            };
-            only(machine(channel).apply_configuration(request).await?.into_inner().messages)
+            only(machine(channel).apply_configuration(request(configuration, mode, false)).await?.into_inner().messages)
         };
         let answer = self.change("ApplyConfiguration", configuration.expose(), ask).await?;
         let mode = match answer.mode() {
@@ -185,6 +154,21 @@ impl Node {
         };
         let warnings = answer.warnings.iter().map(|said| super::sentence::sentence(said, configuration.expose()));
         Ok(Applied { mode, warnings: warnings.collect() })
+    }
+
+    /// Whether it would have to start again to take up a configuration. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if it would not take it. None of them tells what is in the configuration.
+    pub async fn would_restart(&self, configuration: &Secret) -> Result<bool, Refusal> {
+        let ask = async |channel| {
+            let request = request(configuration, ApplyMode::Auto, true);
+            only(machine(channel).apply_configuration(request).await?.into_inner().messages)
+        };
+        // The answer shows the lines around each difference, secrets among them: only its mode is looked at.
+        let answer = self.look_with("ApplyConfiguration", configuration.expose(), BOUND, ask).await?;
+        Ok(answer.mode() == Mode::Reboot)
     }
 
     /// Makes it the first member of etcd. To be asked of one control plane, once in the life of a castle.
@@ -234,6 +218,15 @@ impl Node {
     /// A refusal of what cannot be read.
     pub(super) fn unreadable(&self, name: &'static str, why: &str) -> Refusal {
         self.refusal(Call { name, changes: false }, Trouble::new(ErrorClass::Unreadable, why))
+    }
+}
+
+fn request(configuration: &Secret, mode: ApplyMode, dry_run: bool) -> ApplyConfigurationRequest {
+    ApplyConfigurationRequest {
+        data: configuration.expose().as_bytes().to_vec(),
+        mode: mode.word().into(),
+        dry_run,
+        try_mode_timeout: None,
     }
 }
 

@@ -1,27 +1,38 @@
-//! One bootstrap, however often it is tried.
+//! One bootstrap in the life of a cluster, however often it is tried.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use castle_engine::{Change, Class, Closed, Decision, Fault, Impact, Operation, Step};
+use castle_engine::{Change, Class, Closed, Decision, Fault, Impact, Operation, Step, pace};
 use castle_seams::BoxFuture;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 
+use super::etcd::{ControlPlanes, Remembered};
 use super::{Configured, How, Keys, Whom, Wire};
+use crate::client::{Contact, ErrorClass, EtcdData, Refusal};
 
-/// Starts etcd on the first control plane, once in the life of a cluster.
+/// How long a control plane that cannot tell yet is left alone at most.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// Starts etcd on the control plane that was chosen for it, once in the life of a cluster.
 ///
-/// Every control plane is asked first: a cluster that any of them knows of is not begun a second time. So all of them must answer
-/// before it is done.
+/// That it has begun is remembered outside of the nodes; with that, this step never begins it. Without it every control plane is asked
+/// first, and must show that it has no data of etcd: one that does not answer, or whose disk is not mounted yet, may have some.
 pub struct Bootstrap {
     wire: Arc<Wire>,
-    control_planes: Vec<Whom>,
+    control_planes: ControlPlanes,
+    remembered: Remembered,
 }
 
 /// Whether an etcd has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// One of the control planes is a member.
+    /// One of the control planes has its data.
     Yes,
-    /// All that are there wait for it.
+    /// It is remembered; those that have its data were not seen, and nobody waits for them.
+    Remembered,
+    /// All that are there have shown that they have no data.
     No,
     /// Those that could tell do not answer, and nobody waits for them.
     Unknown,
@@ -47,63 +58,92 @@ impl Quorum {
 }
 
 impl Bootstrap {
-    /// The step for these control planes; the first of them begins.
+    /// The step for these control planes, of whose etcd this is remembered.
     #[must_use]
-    pub fn new(wire: Arc<Wire>, control_planes: Vec<Whom>) -> Self {
-        Self { wire, control_planes }
+    pub fn new(wire: Arc<Wire>, control_planes: Vec<Whom>, remembered: Remembered) -> Self {
+        Self { wire, control_planes: ControlPlanes::new(control_planes), remembered }
+    }
+
+    /// The control plane that etcd begins on.
+    fn first(&self) -> Option<&Whom> {
+        let all = self.control_planes.all();
+        match &self.remembered.first {
+            Some(name) => all.iter().find(|whom| whom.name == *name),
+            None => all.first(),
+        }
     }
 
     async fn look(&self, keys: &Keys, configured: &[Arc<Configured>]) -> Result<Begun, Fault> {
-        let (mut is_anyone_seen, mut silent) = (false, None);
-        for node in configured {
-            match node.how {
-                How::Expected => continue,
-                How::Silent => silent = silent.or(Some(self.silence(&node.whom))),
-                How::Seen => {
-                    is_anyone_seen = true;
-                    match self.ask(&node.whom, keys).await {
-                        Ok(true) => return Ok(Begun::Yes),
-                        Ok(false) => {}
-                        Err(fault) => silent = silent.or(Some(fault)),
-                    }
-                }
+        let contacts = self.control_planes.contacts(&self.wire, keys)?;
+        let mut asked: FuturesUnordered<_> = configured
+            .iter()
+            .zip(contacts)
+            .filter(|(node, _)| node.how == How::Seen)
+            .map(|(node, contact)| self.ask(&node.whom, contact))
+            .collect();
+        let is_anyone_seen = !asked.is_empty();
+        let mut silent =
+            configured.iter().find(|node| node.how == How::Silent).map(|node| unknown(&node.whom, "does not answer"));
+        while let Some(answer) = asked.next().await {
+            match answer {
+                // Whatever the others say, it has begun.
+                Ok(EtcdData::There) => return Ok(Begun::Yes),
+                Ok(EtcdData::Empty) => {}
+                Err(fault) => silent = silent.or(Some(fault)),
             }
         }
-        match silent {
-            Some(_) if self.wire.is_looking() => Ok(Begun::Unknown),
-            Some(fault) => Err(fault),
-            None if is_anyone_seen || self.wire.is_looking() => Ok(Begun::No),
-            None => Err(Fault::new(Class::Final, "etcd", "there is no control plane to begin on")),
+        let is_looking = self.wire.is_looking();
+        let is_anyone_expected = configured.iter().any(|node| node.how == How::Expected);
+        match (silent, &self.remembered.began) {
+            (Some(_), Some(_)) if is_looking => Ok(Begun::Remembered),
+            (Some(_), None) if is_looking => Ok(Begun::Unknown),
+            (Some(fault), _) => Err(fault),
+            (None, Some(_)) if is_anyone_expected => Ok(Begun::Remembered),
+            (None, Some(evidence)) => Err(self.lost(evidence)),
+            (None, None) if is_anyone_seen || is_looking => Ok(Begun::No),
+            (None, None) => Err(Fault::new(Class::Final, "etcd", "there is no control plane to begin on")),
         }
     }
 
-    fn silence(&self, whom: &Whom) -> Fault {
-        Fault::new(Class::RefusedBeforeEffect, &whom.name, "does not answer, and may know of an etcd")
+    /// Whether a control plane has data of etcd. While it starts it cannot tell, and is waited for.
+    async fn ask(&self, whom: &Whom, contact: &Contact) -> Result<EtcdData, Fault> {
+        let clock = self.wire.clock.as_ref();
+        let begun = clock.monotonic();
+        loop {
+            let refusal = match contact.running().etcd_data().await {
+                Ok(data) => return Ok(data),
+                Err(refusal) => refusal,
+            };
+            let waited = clock.monotonic().saturating_sub(begun);
+            if is_final(&refusal) || waited >= self.wire.patience {
+                return Err(unknown(whom, &format!("does not tell whether it has data of etcd: {}", refusal.sentence)));
+            }
+            clock.sleep(pace(waited, PERIOD)).await;
+        }
     }
 
-    /// Whether a control plane knows of members, or runs an etcd of its own.
-    ///
-    /// A list of members alone would not do: an etcd that is starting gives none, and one that never began gives none either.
-    async fn ask(&self, whom: &Whom, keys: &Keys) -> Result<bool, Fault> {
-        let contact = self.wire.contact(whom, keys)?;
-        let members = contact.running().etcd_members().await;
-        if members.is_ok_and(|members| !members.is_empty()) {
-            return Ok(true);
-        }
-        let services = contact.running().services().await?;
-        let runs = services.iter().any(|service| service.id == "etcd" && service.state == "Running");
-        if !runs {
-            return Ok(false);
-        }
+    /// It has begun, and nobody has its data any more.
+    fn lost(&self, evidence: &str) -> Fault {
+        let names: Vec<&str> = self.control_planes.all().iter().map(|whom| whom.name.as_str()).collect();
         let evidence =
-            "runs an etcd that knows of no members: it is starting, or its disk has the data of an earlier cluster";
-        let next = format!(
-            "talosctl --nodes {address} logs etcd; if the data are of an earlier cluster: \
-             talosctl --nodes {address} reset --system-labels-to-wipe EPHEMERAL --reboot",
-            address = whom.address
-        );
-        Err(Fault::new(Class::RetryableAfter(None), &whom.name, evidence).next(next))
+            format!("is lost: {evidence}, and none of its control planes has its data: {}", names.join(", "));
+        Fault::guard("etcd", evidence).next(
+            "restore the disk of a control plane from a backup, under its own VMID; or begin a new life, without what was in etcd: castle down, then castle up",
+        )
     }
+}
+
+fn is_final(refusal: &Refusal) -> bool {
+    matches!(
+        refusal.class,
+        ErrorClass::Forbidden | ErrorClass::Unsupported | ErrorClass::Unwelcome | ErrorClass::Stranger
+    )
+}
+
+fn unknown(whom: &Whom, how: &str) -> Fault {
+    let evidence = format!("{how}; castle begins no etcd while it may have one");
+    Fault::new(Class::RefusedBeforeEffect, &whom.name, evidence)
+        .next(format!("talosctl --nodes {0} service etcd; talosctl --nodes {0} dmesg", whom.address))
 }
 
 impl Step for Bootstrap {
@@ -117,9 +157,9 @@ impl Step for Bootstrap {
 
     fn decide(&self, _: &Self::Needs, begun: &Begun) -> Decision {
         match begun {
-            Begun::Yes | Begun::Unknown => Decision::Nothing,
+            Begun::Yes | Begun::Remembered | Begun::Unknown => Decision::Nothing,
             Begun::No => {
-                let first = self.control_planes.first().map(|whom| whom.name.clone());
+                let first = self.first().map(|whom| whom.name.clone()).or_else(|| self.remembered.first.clone());
                 Decision::Change(Change::new("bootstrap", Impact::Create).differing("etcd", None, first))
             }
         }
@@ -133,7 +173,11 @@ impl Step for Bootstrap {
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Some(first) = self.control_planes.first() else { return Ok(()) };
+            let Some(first) = self.first() else {
+                let name = self.remembered.first.as_deref().unwrap_or("nobody");
+                let evidence = format!("begins on {name} in this life of the castle, and the file does not name it");
+                return Err(Fault::guard("etcd", evidence).next(format!("name {name} in castle.yaml again")));
+            };
             self.wire.contact(first, keys)?.running().bootstrap().await?;
             Ok(())
         })

@@ -1,21 +1,23 @@
-//! Every control plane a voter.
+//! Every control plane a voter; and the end of a member whose machine is gone.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{Closed, Fault, Gate, Verdict};
+use castle_engine::{Change, Class, Closed, Decision, Fault, Gate, Impact, Operation, Step, Verdict, pace};
 use castle_seams::BoxFuture;
 use castle_talos_api::machine::EtcdMember;
 
+use super::etcd::{ControlPlanes, Etcd, Silence};
 use super::{Keys, Quorum, Whom, Wire};
-use crate::client::{Contact, Refusal};
+use crate::client::{Presence, is_at};
+
+/// How long an etcd that has no quorum yet is left alone at most.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// Open when every control plane is a member of etcd that votes.
 pub struct Members {
     wire: Arc<Wire>,
-    control_planes: Vec<Whom>,
-    contacts: OnceLock<Vec<Contact>>,
+    control_planes: ControlPlanes,
 }
 
 /// An etcd in which every control plane votes.
@@ -26,81 +28,37 @@ impl Members {
     /// The gate for these control planes.
     #[must_use]
     pub fn new(wire: Arc<Wire>, control_planes: Vec<Whom>) -> Self {
-        Self { wire, control_planes, contacts: OnceLock::new() }
+        Self { wire, control_planes: ControlPlanes::new(control_planes) }
     }
 
     async fn ask(&self, keys: &Keys) -> Result<Verdict<Joined>, Fault> {
-        let Some(first) = self.control_planes.first() else { return Ok(Verdict::Open(Joined)) };
-        let members = match self.members(keys).await? {
-            Ok(members) => members,
-            Err(refusal) => return Ok(Verdict::Closed(self.without_quorum(keys, refusal).await?)),
+        let all = self.control_planes.all();
+        let Some(first) = all.first() else { return Ok(Verdict::Open(Joined)) };
+        let members = match self.control_planes.ask(&self.wire, keys).await? {
+            Etcd::Quorate { members, .. } => members,
+            Etcd::Silent(silence) => return Ok(Verdict::Closed(silence.closed(&[]))),
         };
-        let votes: BTreeSet<&str> =
-            members.iter().filter(|member| !member.is_learner).map(|member| member.hostname.as_str()).collect();
-        let learns = |name: &str| members.iter().any(|member| member.is_learner && member.hostname == name);
-        let Some(late) = self.control_planes.iter().find(|whom| !votes.contains(whom.name.as_str())) else {
-            return Ok(Verdict::Open(Joined));
+        // Who votes is told by the address: a member that is left of an earlier machine has the same name.
+        let votes = |whom: &Whom| members.iter().any(|member| !member.is_learner && is_at(member, whom.address));
+        let Some(late) = all.iter().find(|whom| !votes(whom)) else { return Ok(Verdict::Open(Joined)) };
+        let learns = members.iter().any(|member| member.is_learner && is_at(member, late.address));
+        let namesake = members.iter().find(|member| member.hostname == late.name && !is_at(member, late.address));
+        let how = match namesake {
+            _ if learns => "is a learner, and does not vote yet".to_owned(),
+            None => "is no member of etcd yet".to_owned(),
+            Some(member) => {
+                let url = member.peer_urls.first().map_or("nowhere", String::as_str);
+                format!("is no member of etcd yet; the member of its name is at {url}")
+            }
         };
-        let how = if learns(&late.name) { "is a learner, and does not vote yet" } else { "is no member of etcd yet" };
         Ok(Verdict::Closed(Closed {
             subject: late.name.clone(),
-            evidence: format!("{how} ({} of {} vote)", votes.len(), self.control_planes.len()),
+            evidence: format!("{how} ({} of {} vote)", all.iter().filter(|whom| votes(whom)).count(), all.len()),
             next: format!(
                 "talosctl --nodes {} etcd members; talosctl --nodes {} logs etcd",
                 first.address, late.address
             ),
         }))
-    }
-}
-
-impl Members {
-    /// The ways to the control planes, kept as long as it is asked.
-    fn contacts(&self, keys: &Keys) -> Result<&[Contact], Fault> {
-        if let Some(contacts) = self.contacts.get() {
-            return Ok(contacts);
-        }
-        let made =
-            self.control_planes.iter().map(|whom| self.wire.contact(whom, keys)).collect::<Result<Vec<_>, _>>()?;
-        Ok(self.contacts.get_or_init(|| made))
-    }
-
-    /// The members as the first control plane knows them that answers; else why the first does not.
-    async fn members(&self, keys: &Keys) -> Result<Result<Vec<EtcdMember>, Refusal>, Fault> {
-        let mut refused = None;
-        for contact in self.contacts(keys)? {
-            match contact.running().etcd_members().await {
-                Ok(members) => return Ok(Ok(members)),
-                Err(refusal) => refused = refused.or(Some(refusal)),
-            }
-        }
-        Ok(refused.map_or_else(|| Ok(Vec::new()), Err))
-    }
-
-    /// What there is to say of an etcd that answers nobody: on which of its control planes it does not run.
-    async fn without_quorum(&self, keys: &Keys, refusal: Refusal) -> Result<Closed, Fault> {
-        let (mut fallen, mut addresses) = (Vec::new(), Vec::new());
-        for (whom, contact) in self.control_planes.iter().zip(self.contacts(keys)?) {
-            let how = match contact.running().services().await {
-                Ok(services) => match services.into_iter().find(|service| service.id == "etcd") {
-                    Some(etcd) if etcd.state == "Running" => continue,
-                    Some(etcd) => etcd.state,
-                    None => "no such service".to_owned(),
-                },
-                Err(refusal) => refusal.sentence,
-            };
-            fallen.push(format!("{} ({how})", whom.name));
-            addresses.push(whom.address.to_string());
-        }
-        if fallen.is_empty() {
-            let Fault { subject, evidence, next, .. } = refusal.into();
-            return Ok(Closed { subject, evidence, next });
-        }
-        let (fallen, addresses) = (fallen.join(", "), addresses.join(","));
-        Ok(Closed {
-            subject: "etcd".to_owned(),
-            evidence: format!("answers nobody: {}; it does not run on {fallen}", refusal.sentence),
-            next: format!("talosctl --nodes {addresses} service etcd; talosctl --nodes {addresses} logs etcd"),
-        })
     }
 }
 
@@ -118,10 +76,127 @@ impl Gate for Members {
     }
 
     fn period(&self) -> Duration {
-        Duration::from_secs(1)
+        PERIOD
     }
 
     fn deadline(&self) -> Duration {
         Duration::from_secs(15 * 60)
     }
+}
+
+/// Takes the member of a control plane out of etcd whose machine is gone, through those that are left.
+///
+/// Nothing is made in its place before that: without a quorum of the others nothing is made and nothing removed. `P` is the proof that
+/// there is no such machine.
+pub struct ForgetMember<P> {
+    wire: Arc<Wire>,
+    lost: Whom,
+    survivors: ControlPlanes,
+    proof: std::marker::PhantomData<fn() -> P>,
+}
+
+/// What the others know of a control plane that is gone.
+#[derive(Debug)]
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// A member.
+    Member {
+        /// Its number.
+        id: u64,
+        /// Which of the others told it.
+        told_by: usize,
+    },
+    /// They cannot be asked at the moment, and nobody waits for them.
+    Unknown(String),
+}
+
+impl<P> ForgetMember<P> {
+    /// The step for this control plane, and those that are left.
+    #[must_use]
+    pub fn new(wire: Arc<Wire>, lost: Whom, survivors: Vec<Whom>) -> Self {
+        Self { wire, lost, survivors: ControlPlanes::new(survivors), proof: std::marker::PhantomData }
+    }
+
+    async fn look(&self, keys: &Keys) -> Result<Left, Fault> {
+        if let Presence::Running(_) = self.wire.contact(&self.lost, keys)?.probe().await {
+            let evidence = format!("answers at {}, and the hypervisor shows no machine for it", self.lost.address);
+            let next = "may the token see that machine? castle doctor; or is it on another hypervisor?";
+            return Err(Fault::guard(&self.lost.name, evidence).next(next));
+        }
+        let clock = self.wire.clock.as_ref();
+        let begun = clock.monotonic();
+        loop {
+            let silence = match self.survivors.ask(&self.wire, keys).await? {
+                Etcd::Quorate { members, told_by } => {
+                    let id = members.iter().find(|member| self.is_it(member)).map(|member| member.id);
+                    return Ok(id.map_or(Left::Nothing, |id| Left::Member { id, told_by }));
+                }
+                Etcd::Silent(silence) => silence,
+            };
+            let waited = clock.monotonic().saturating_sub(begun);
+            if !silence.is_starting || (waited >= self.wire.patience && !self.wire.is_looking()) {
+                return Err(self.without_quorum(&silence));
+            }
+            if self.wire.is_looking() {
+                return Ok(Left::Unknown(silence.closed(&[]).evidence));
+            }
+            clock.sleep(pace(waited, PERIOD)).await;
+        }
+    }
+
+    fn without_quorum(&self, silence: &Silence) -> Fault {
+        silence.fault(&[&self.lost.name])
+    }
+
+    /// Whether a member is the one that is gone: at its address, or of its name and not at that of anybody else.
+    fn is_it(&self, member: &EtcdMember) -> bool {
+        let is_others = self.survivors.all().iter().any(|whom| is_at(member, whom.address));
+        is_at(member, self.lost.address) || (member.hostname == self.lost.name && !is_others)
+    }
+}
+
+impl<P: Send + Sync + 'static> Step for ForgetMember<P> {
+    type Needs = (Arc<Keys>, Arc<P>);
+    type Observed = Left;
+    type Output = ();
+
+    fn observe<'a>(&'a self, (keys, _): &'a Self::Needs) -> BoxFuture<'a, Result<Left, Fault>> {
+        Box::pin(self.look(keys))
+    }
+
+    fn decide(&self, _: &Self::Needs, left: &Left) -> Decision {
+        let member = |is: String| {
+            let forget = Change::new("forget", Impact::Destroy);
+            Decision::Change(forget.differing("member of etcd", Some(is), None))
+        };
+        match left {
+            Left::Nothing => Decision::Nothing,
+            Left::Member { .. } => member(format!("{} at {}", self.lost.name, self.lost.address)),
+            Left::Unknown(why) => member(format!("cannot be asked: {why}")),
+        }
+    }
+
+    fn act<'a>(
+        &'a self,
+        (keys, _): &'a Self::Needs,
+        left: &'a Left,
+        _: &'a Change,
+        _: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let Left::Member { id, told_by } = left else {
+                return Err(Fault::new(Class::RefusedBeforeEffect, "etcd", "cannot be asked who its members are"));
+            };
+            let contacts = self.survivors.contacts(&self.wire, keys)?;
+            let Some(survivor) = contacts.get(*told_by) else { return Ok(()) };
+            Ok(survivor.running().remove_etcd_member(*id).await?)
+        })
+    }
+
+    fn expect(&self, _: &Self::Needs, _: &Left, _: &Change) -> Option<()> {
+        Some(())
+    }
+
+    fn output(&self, _: &Self::Needs, _: &Left) {}
 }

@@ -35,6 +35,7 @@ impl World {
     fn bootstrap(&mut self, vmid: u32, asked: &BootstrapRequest) -> Result<BootstrapResponse, Status> {
         self.check_cri(vmid)?;
         self.check_control_plane(vmid, "bootstrap")?;
+        let now = self.now;
         let node = self.talos.nodes.get_mut(&vmid).ok_or_else(|| Status::unavailable("no such node"))?;
         let minor = node.image.minor();
         let is_synced = node.boot.as_ref().is_some_and(|boot| boot.is_synced);
@@ -51,10 +52,16 @@ impl World {
             return Err(Status::already_exists("etcd data directory is not empty"));
         }
         if asked.recover_etcd {
-            return Err(Status::unimplemented("etcd recovery is not there yet"));
+            return Err(Status::unimplemented("the embedded node simulates no recovery of etcd"));
         }
         if let Some(boot) = &mut node.boot {
+            // The etcd that waited to be taken in is ended, and another is begun.
+            boot.joining = None;
+            boot.has_left = false;
             boot.is_bootstrapping = true;
+            boot.note(now, "etcd", "Finished", "Bootstrap requested".to_owned());
+            boot.load(now, "etcd");
+            boot.serve(now, "etcd", "Preparing", None);
         }
         self.talos_settle_of(vmid);
         Ok(BootstrapResponse { messages: vec![Bootstrap::default()] })
@@ -68,9 +75,9 @@ impl World {
     /// Refuses what only control planes do.
     pub(super) fn check_control_plane(&self, vmid: u32, what: &str) -> Result<(), Status> {
         let node = self.talos.nodes.get(&vmid);
-        match node.and_then(|node| node.config()) {
+        match node {
             None => Err(Status::unimplemented(format!("machine type is not set, cannot use {what} API"))),
-            Some(_) if node.is_some_and(super::super::node::Node::is_control_plane) => Ok(()),
+            Some(node) if node.is_control_plane() => Ok(()),
             Some(_) => Err(Status::unimplemented(format!("{what} is only available on control plane nodes"))),
         }
     }

@@ -12,6 +12,7 @@ use tonic::codegen::BoxStream;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Status};
 
+use super::etcd::Needs;
 use super::reply::Reply;
 use super::{Api, rules};
 use crate::blueprint::Span;
@@ -202,6 +203,17 @@ impl Api {
         &self,
         method: &str,
         request: Request<Q>,
+        work: impl FnMut(&mut World, &Caller, &Q) -> Result<R, Status>,
+    ) -> Result<Response<R>, Status> {
+        self.unary_with(method, None, request, work).await
+    }
+
+    /// As [`Api::unary`], once etcd is as the call needs it; at most as long as the caller waits.
+    pub(super) async fn unary_with<Q, R: Reply>(
+        &self,
+        method: &str,
+        needs: Option<Needs>,
+        request: Request<Q>,
         mut work: impl FnMut(&mut World, &Caller, &Q) -> Result<R, Status>,
     ) -> Result<Response<R>, Status> {
         let (metadata, _, message) = request.into_parts();
@@ -214,6 +226,12 @@ impl Api {
         }
         if let Fate::Refused(code, text) = &fate {
             return Err(Status::new(Code::from_i32(*code), text));
+        }
+        if let Some(needs) = needs {
+            self.wait_for_etcd(&metadata, method, needs, latency / 2).await?;
+        }
+        if !self.is_open() {
+            return self.lost().await;
         }
         let answer = {
             let mut world = self.datacenter.world();
@@ -231,6 +249,29 @@ impl Api {
             return self.lost().await;
         }
         answer.map(Response::new)
+    }
+
+    /// Waits until etcd is as a call needs it, or the time of the caller is over.
+    async fn wait_for_etcd(
+        &self,
+        metadata: &MetadataMap,
+        method: &str,
+        needs: Needs,
+        spent: Duration,
+    ) -> Result<(), Status> {
+        let asked = {
+            let world = self.datacenter.world();
+            self.callers(&world, metadata, method)?.0
+        };
+        let vmids: Vec<u32> = asked.iter().filter_map(|(_, caller)| caller.as_ref().ok()).map(|it| it.vmid).collect();
+        let waiting = self.until_etcd(&vmids, needs);
+        let Some(timeout) = timeout(metadata) else {
+            waiting.await;
+            return Ok(());
+        };
+        let clock = self.datacenter.shared.clock.as_ref();
+        let waited = castle_seams::deadline(clock, timeout.saturating_sub(spent), waiting).await;
+        waited.map_err(|_| Status::deadline_exceeded("context deadline exceeded"))
     }
 
     /// Admits a call that has a stream of answers, for each node that it is for.
@@ -260,6 +301,22 @@ impl Api {
             _ => Err(Status::invalid_argument(format!("one-2-many proxying is not supported for method {method}"))),
         }
     }
+}
+
+/// How long a caller waits, if it said so: digits and a unit.
+fn timeout(metadata: &MetadataMap) -> Option<Duration> {
+    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3_600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
 }
 
 /// The streams of several nodes as one.

@@ -6,7 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use castle_talos_api::common::Data;
 use castle_talos_api::machine::{
-    GenerateClientConfiguration, GenerateClientConfigurationRequest, GenerateClientConfigurationResponse, ReadRequest,
+    FileInfo, GenerateClientConfiguration, GenerateClientConfigurationRequest, GenerateClientConfigurationResponse,
+    ListRequest, ReadRequest, list_request,
 };
 use futures_util::stream;
 use serde_json::json;
@@ -15,6 +16,7 @@ use tonic::{Request, Response, Status};
 
 use super::Api;
 use crate::talos::{identity, yaml};
+use crate::world::World;
 
 /// The bytes of a block of an archive.
 const BLOCK: usize = 512;
@@ -30,11 +32,32 @@ impl Api {
         let text = match asked.path.as_str() {
             "/proc/sys/kernel/random/boot_id" => format!("{}\n", boot.boot_id),
             "/proc/sys/kernel/hostname" => format!("{}\n", node.hostname()),
+            "/etc/os-release" => format!(
+                "NAME=\"Talos\"\nID=talos\nVERSION_ID={0}\nPRETTY_NAME=\"Talos ({0})\"\nHOME_URL=\"https://www.talos.dev/\"\n\
+                 BUG_REPORT_URL=\"https://github.com/siderolabs/talos/issues\"\nVENDOR_NAME=\"Sidero Labs\"\n\
+                 VENDOR_URL=\"https://www.siderolabs.com/\"\n",
+                node.image.version
+            ),
+            "/etc" | "/proc" | "/var" => return Err(Status::unknown("path must be a regular file")),
             "/proc/cmdline" => format!("talos.platform={} net.ifnames=0\n", node.image.platform),
-            path => return Err(Status::unknown(format!("stat {path}: no such file or directory"))),
+            path => return Err(Status::not_found(format!("stat {path}: no such file or directory"))),
         };
         let data = Data { metadata: caller.metadata(), bytes: text.into_bytes() };
         Ok(Response::new(Box::pin(stream::iter([Ok(data)]))))
+    }
+
+    pub(super) async fn list_files(
+        &self,
+        request: Request<ListRequest>,
+    ) -> Result<Response<BoxStream<FileInfo>>, Status> {
+        let (callers, asked) = self.admit("List", request).await?;
+        let world = self.datacenter.world();
+        let mut all = Vec::new();
+        for caller in &callers {
+            let found = world.files(caller.vmid, &asked)?;
+            all.extend(found.into_iter().map(|file| Ok(FileInfo { metadata: caller.metadata(), ..file })));
+        }
+        Ok(Response::new(Box::pin(stream::iter(all))))
     }
 
     pub(super) async fn kubeconfig_archive(&self, request: Request<()>) -> Result<Response<BoxStream<Data>>, Status> {
@@ -92,6 +115,54 @@ impl Api {
             Ok(GenerateClientConfigurationResponse { messages: vec![made] })
         })
         .await
+    }
+}
+
+/// The folder that etcd keeps its data in.
+const ETCD: &str = "/var/lib/etcd";
+/// The mode of a folder that only its owner looks into, as the vendor's language counts.
+const FOLDER: u32 = 0x8000_0000 | 0o700;
+
+impl World {
+    /// The folder that etcd keeps its data in, and what is in it. It is there once the disk is mounted and etcd was begun.
+    fn files(&self, vmid: u32, asked: &ListRequest) -> Result<Vec<FileInfo>, Status> {
+        let root = format!("/{}", asked.root.trim_matches('/'));
+        let absent = || Status::unknown(format!("lstat {root}: no such file or directory"));
+        let node = self.talos.nodes.get(&vmid).ok_or_else(absent)?;
+        let boot = node.boot.as_ref().ok_or_else(absent)?;
+        let Some(inside) = root.strip_prefix(ETCD).filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+            let text = format!("the embedded node simulates no files but those of {ETCD}, asked for {root}");
+            return Err(Status::unimplemented(text));
+        };
+        let is_there = boot.has_ephemeral && node.is_control_plane() && !boot.has_left;
+        let held: &[&str] = match node.disk.etcd {
+            _ if !is_there => &[],
+            None => &[""],
+            Some(_) => &["", "/member", "/member/snap", "/member/wal"],
+        };
+        if !held.contains(&inside) {
+            return Err(absent());
+        }
+        let depth = match (asked.recurse, asked.recursion_depth) {
+            (false, _) => 1,
+            (true, 0) => i32::MAX,
+            (true, depth) => depth.max(1),
+        };
+        let below = held.iter().filter_map(|path| path.strip_prefix(inside));
+        let wanted = below.filter(|rest| i32::try_from(rest.matches('/').count()).is_ok_and(|deep| deep <= depth));
+        let is_asked = asked.types.is_empty() || asked.types().any(|kind| kind == list_request::Type::Directory);
+        let modified = self.epoch().cast_signed();
+        let say = |rest: &str| FileInfo {
+            name: format!("{root}{rest}"),
+            relative_name: if rest.is_empty() { ".".to_owned() } else { rest.trim_start_matches('/').to_owned() },
+            mode: FOLDER,
+            is_dir: true,
+            modified,
+            uid: 60,
+            gid: 60,
+            ..FileInfo::default()
+        };
+        Ok(wanted.filter(|_| is_asked).map(say).collect())
     }
 }
 

@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status, async_trait};
 
 use super::Api;
 use super::call::Caller;
+use super::etcd::Needs;
 use crate::world::World;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -30,7 +31,7 @@ impl MachineService for Api {
     }
 
     async fn etcd_alarm_disarm(&self, request: Request<()>) -> Answer<EtcdAlarmDisarmResponse> {
-        self.unary("EtcdAlarmDisarm", request, |world, caller, ()| {
+        self.unary_with("EtcdAlarmDisarm", Some(Needs::OwnQuorum), request, |world, caller, ()| {
             World::check_member(world, caller.vmid, "etcd alarm disarm")?;
             Ok(EtcdAlarmDisarmResponse { messages: vec![EtcdAlarmDisarm::default()] })
         })
@@ -38,7 +39,7 @@ impl MachineService for Api {
     }
 
     async fn etcd_alarm_list(&self, request: Request<()>) -> Answer<EtcdAlarmListResponse> {
-        self.unary("EtcdAlarmList", request, |world, caller, ()| {
+        self.unary_with("EtcdAlarmList", Some(Needs::OwnQuorum), request, |world, caller, ()| {
             World::check_member(world, caller.vmid, "etcd alarm list")?;
             Ok(EtcdAlarmListResponse { messages: vec![EtcdAlarm::default()] })
         })
@@ -46,7 +47,7 @@ impl MachineService for Api {
     }
 
     async fn etcd_defragment(&self, request: Request<()>) -> Answer<EtcdDefragmentResponse> {
-        self.unary("EtcdDefragment", request, |world, caller, ()| {
+        self.unary_with("EtcdDefragment", Some(Needs::Own), request, |world, caller, ()| {
             World::check_member(world, caller.vmid, "etcd defragment")?;
             Ok(EtcdDefragmentResponse { messages: vec![EtcdDefragment::default()] })
         })
@@ -57,28 +58,36 @@ impl MachineService for Api {
         &self,
         request: Request<EtcdForfeitLeadershipRequest>,
     ) -> Answer<EtcdForfeitLeadershipResponse> {
-        self.unary("EtcdForfeitLeadership", request, |world, caller, _| world.forfeit_leadership(caller.vmid)).await
+        let needs = Some(Needs::Membership);
+        self.unary_with("EtcdForfeitLeadership", needs, request, |world, caller, _| {
+            world.forfeit_leadership(caller.vmid)
+        })
+        .await
     }
 
     async fn etcd_leave_cluster(&self, request: Request<EtcdLeaveClusterRequest>) -> Answer<EtcdLeaveClusterResponse> {
-        self.unary("EtcdLeaveCluster", request, |world, caller, _| world.leave_etcd(caller.vmid)).await
+        let needs = Some(Needs::Leave);
+        self.unary_with("EtcdLeaveCluster", needs, request, |world, caller, _| world.leave_etcd(caller.vmid)).await
     }
 
     async fn etcd_member_list(&self, request: Request<EtcdMemberListRequest>) -> Answer<EtcdMemberListResponse> {
-        self.unary("EtcdMemberList", request, |world, caller, asked| world.member_list(caller.vmid, asked.query_local))
-            .await
+        let needs = if request.get_ref().query_local { Needs::OwnLeader } else { Needs::AnyLeader };
+        self.unary_with("EtcdMemberList", Some(needs), request, |world, caller, asked| {
+            world.member_list(caller.vmid, asked.query_local)
+        })
+        .await
     }
 
     async fn etcd_recover(&self, request: Request<tonic::Streaming<Data>>) -> Answer<EtcdRecoverResponse> {
         self.admit("EtcdRecover", request).await?;
-        Err(Status::unimplemented("etcd recovery is not there yet"))
+        Err(Status::unimplemented("the embedded node simulates no recovery of etcd"))
     }
 
     async fn etcd_remove_member_by_id(
         &self,
         request: Request<EtcdRemoveMemberByIdRequest>,
     ) -> Answer<EtcdRemoveMemberByIdResponse> {
-        self.unary("EtcdRemoveMemberByID", request, |world, caller, asked| {
+        self.unary_with("EtcdRemoveMemberByID", Some(Needs::Any), request, |world, caller, asked| {
             world.remove_member_of(caller.vmid, asked.member_id)
         })
         .await
@@ -89,7 +98,8 @@ impl MachineService for Api {
     }
 
     async fn etcd_status(&self, request: Request<()>) -> Answer<EtcdStatusResponse> {
-        self.unary("EtcdStatus", request, |world, caller, ()| world.etcd_status(caller.vmid)).await
+        let needs = Some(Needs::Own);
+        self.unary_with("EtcdStatus", needs, request, |world, caller, ()| world.etcd_status(caller.vmid)).await
     }
 
     async fn events(&self, request: Request<EventsRequest>) -> Answer<BoxStream<Event>> {
@@ -117,8 +127,7 @@ impl MachineService for Api {
     }
 
     async fn list(&self, request: Request<ListRequest>) -> Answer<BoxStream<FileInfo>> {
-        self.admit("List", request).await?;
-        Err(Status::unimplemented("files are not listed here"))
+        self.list_files(request).await
     }
 
     async fn logs(&self, request: Request<LogsRequest>) -> Answer<BoxStream<Data>> {
@@ -186,7 +195,7 @@ impl MachineService for Api {
 
     async fn rollback(&self, request: Request<RollbackRequest>) -> Answer<RollbackResponse> {
         self.admit("Rollback", request).await?;
-        Err(Status::unimplemented("rollbacks are not there yet"))
+        Err(Status::unimplemented("the embedded node simulates no rollback"))
     }
 
     async fn service_list(&self, request: Request<()>) -> Answer<ServiceListResponse> {
@@ -236,7 +245,7 @@ impl MachineService for Api {
 
     async fn upgrade(&self, request: Request<UpgradeRequest>) -> Answer<UpgradeResponse> {
         self.admit("Upgrade", request).await?;
-        Err(Status::unimplemented("upgrades are not there yet"))
+        Err(Status::unimplemented("the embedded node simulates no upgrade"))
     }
 
     async fn version(&self, request: Request<()>) -> Answer<VersionResponse> {

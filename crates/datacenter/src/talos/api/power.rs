@@ -45,19 +45,26 @@ impl World {
         }
         let is_system = asked.mode() != WipeMode::UserDisks;
         let wipes = |label: &str| is_system && (labels.is_empty() || labels.contains(&label));
+        let actor = self.actor();
+        let now = self.now;
         if asked.graceful
-            && let Some((etcd, member)) = self.membership(vmid)
+            && let Some((etcd, member)) = self.membership(vmid).filter(|_| self.is_member_up(vmid))
         {
+            // One that is not let go does not go: the sequence ends where it is, and its caller is not told.
+            if let Err(why) = self.may_lose(etcd, member) {
+                if let Some(boot) = self.talos.boot_mut(vmid) {
+                    boot.story.failure(now, "reset", &format!("failed to leave cluster: {why}"), &actor);
+                }
+                return Ok(actor);
+            }
             self.leave(vmid, etcd, member);
         }
-        let now = self.now;
         if let Some(boot) = self.talos.boot_mut(vmid) {
             boot.wipes = (wipes("STATE"), wipes("EPHEMERAL"));
             boot.serve(now, "kubelet", "Finished", None);
         }
         self.effect("reset", vmid);
         let after = if asked.reboot { After::Boot } else { After::Off };
-        let actor = self.actor();
         self.talos_end(vmid, Stage::Resetting, after, &actor);
         Ok(actor)
     }

@@ -9,6 +9,7 @@ use castle_talos_api::machine::{
 use tonic::Status;
 
 use crate::talos::node::Moment;
+use crate::talos::services::Happened;
 use crate::world::World;
 
 impl World {
@@ -21,21 +22,20 @@ impl World {
     pub(super) fn service_list(&self, vmid: u32) -> ServiceListResponse {
         let services = self.talos.boot(vmid).map(|boot| &boot.services);
         let services = services.into_iter().flatten().map(|(id, service)| {
-            let at = Some(self.timestamp(service.since));
-            let event = ServiceEvent { msg: service.message.clone(), state: service.state.to_owned(), ts: at };
+            let event = |event: &Happened| ServiceEvent {
+                msg: event.message.clone(),
+                state: event.state.to_owned(),
+                ts: Some(self.timestamp(event.at)),
+            };
             ServiceInfo {
                 id: (*id).to_owned(),
                 state: service.state.to_owned(),
-                events: Some(ServiceEvents { events: vec![event] }),
+                events: Some(ServiceEvents { events: service.events.iter().map(event).collect() }),
                 health: Some(ServiceHealth {
                     unknown: service.is_healthy.is_none(),
                     healthy: service.is_healthy == Some(true),
-                    last_message: if service.is_healthy == Some(false) {
-                        service.message.clone()
-                    } else {
-                        String::new()
-                    },
-                    last_change: at,
+                    last_message: service.complaint.clone(),
+                    last_change: Some(self.timestamp(service.since)),
                 }),
             }
         });
@@ -44,7 +44,7 @@ impl World {
 
     pub(super) fn check_service(&self, vmid: u32, id: &str) -> Result<(), Status> {
         let is_known = self.talos.boot(vmid).is_some_and(|boot| boot.services.contains_key(id));
-        if is_known { Ok(()) } else { Err(Status::not_found(format!("service {id:?} is not registered"))) }
+        if is_known { Ok(()) } else { Err(Status::unknown(format!("service {id:?} not defined"))) }
     }
 
     /// Restarts a service; the Talos API itself comes back as another server.

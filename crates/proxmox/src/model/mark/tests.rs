@@ -15,7 +15,7 @@ vmid: 421
 cluster: rack
 operation: f4e098bda7fa873f067c
 epoch: 3
-bootstrapped: yes";
+etcd: began on blue-cp-1";
 
 /// A mark as castle 0.1 wrote it.
 const UNVERSIONED: &str = "Made by castle; changes by hand will be found and undone.
@@ -39,7 +39,7 @@ fn mark() -> Mark {
     let step = StepId::new(&Layer::new("platform"), "vm", "blue-cp-1");
     let operation = OperationId::of(&castle(), &step, "clone");
     let mark = Mark::new(&castle(), "blue-cp-1", Role::ControlPlane, here(), &operation, 3);
-    Mark { is_bootstrapped: true, ..mark }
+    Mark { etcd: Some(Etcd { first: "blue-cp-1".to_owned(), has_begun: true }), ..mark }
 }
 
 #[test]
@@ -52,7 +52,8 @@ fn the_recorded_mark_is_written_and_read() {
 fn a_mark_is_read_again_whatever_proxmox_and_people_add() {
     for mark in [
         mark(),
-        Mark { is_bootstrapped: false, ..mark() },
+        Mark { etcd: Some(Etcd::to_begin_on("blue-cp-1")), ..mark() },
+        Mark { etcd: None, ..mark() },
         Mark { place: Place { vmid: 7, cluster: None }, role: Role::Worker, ..mark() },
         Mark { role: Role::Image, ..mark() },
     ] {
@@ -71,7 +72,7 @@ fn a_mark_is_read_again_whatever_proxmox_and_people_add() {
 #[test]
 fn what_is_not_wholly_marked_is_a_strangers() {
     // Without these a mark is whole as well, and says less.
-    let optional = ["cluster: ", "bootstrapped: ", "mark: "];
+    let optional = ["cluster: ", "etcd: ", "mark: "];
     for line in RECORDED.lines().filter(|line| !line.is_empty() && !optional.iter().any(|key| line.starts_with(key))) {
         let without: Vec<&str> = RECORDED.lines().filter(|other| *other != line).collect();
         assert_eq!(Mark::owner(&castle(), &here(), &without.join("\n")), Owner::Stranger, "without {line}");
@@ -108,6 +109,15 @@ fn a_mark_elsewhere_is_on_a_copy() {
     let alone = RECORDED.replace("cluster: rack\n", "");
     let joined = Mark::owner(&castle(), &here(), &alone);
     assert!(matches!(joined, Owner::Ours(_)), "the host has joined a cluster since: {joined:?}");
+}
+
+#[test]
+fn that_etcd_has_begun_is_written_among_what_people_wrote() {
+    let before = Mark { etcd: Some(Etcd::to_begin_on("blue-cp-1")), ..mark() };
+    let text = Mark::with_begun_etcd(&format!("mine\n\n{before}\nask me first\n"));
+    assert_eq!(Mark::read(&text), Ok(Some(mark())));
+    assert!(text.starts_with("mine\n\n") && text.ends_with("\nask me first"), "{text}");
+    assert_eq!(Mark::with_begun_etcd(&text), text);
 }
 
 #[test]

@@ -7,6 +7,7 @@ fn castle() -> CastleId {
 fn wanted() -> Wanted {
     Wanted {
         role: Role::Worker,
+        etcd_begins_on: None,
         vmid: 424,
         name: "blue-worker-1".into(),
         host: "pve".into(),

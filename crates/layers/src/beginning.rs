@@ -1,0 +1,174 @@
+//! Whether the etcd of a life has begun: written down in the state, in the vault and in the marks, and found again in any of them.
+//!
+//! Where it is to begin is written down before the first machine is made, with the secrets of the life; that it has, as soon as that was
+//! seen. With any one of these it never begins again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{Change, Decision, Fault, GraphBuilder, Handle, Impact, Operation, Place, Step, StepId};
+use castle_proxmox::model::{Mark, Owner};
+use castle_proxmox::steps::{Ground, MarkBegun, Vanished};
+use castle_seams::BoxFuture;
+use castle_spec::{Castle, Node, Role};
+use castle_talos::steps::{ForgetMember, Keys, Quorum, Remembered, Whom, Wire};
+use serde_json::{Value, json};
+
+use crate::platform::{layer, power_step, vm_step};
+use crate::secrets::{self, Strongroom};
+use crate::survey::Survey;
+
+/// What is written down of the etcd of a life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// The control plane that it begins on.
+    pub first: String,
+    /// Whether it has.
+    pub has_begun: bool,
+}
+
+impl Beginning {
+    pub(crate) fn read(value: &Value) -> Option<Self> {
+        Some(Self { first: value["first"].as_str()?.to_owned(), has_begun: value["begun"].as_bool()? })
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({"first": self.first, "begun": self.has_begun})
+    }
+}
+
+/// What is known of the etcd of this life from elsewhere than its nodes. Whoever is `strict` is not content with a vault that does not
+/// answer.
+///
+/// # Errors
+///
+/// If what could tell cannot be read.
+pub async fn remembered(
+    room: &Strongroom,
+    ground: &Ground,
+    survey: &Survey,
+    nodes: &[Node],
+    strict: bool,
+) -> Result<Remembered, Fault> {
+    let in_state = room.beginning().await?;
+    let first = in_state.as_ref().map(|beginning| beginning.first.clone());
+    let told = |by: &str, on: &str| Remembered {
+        first: Some(on.to_owned()),
+        began: Some(format!("{by} says that it began on {on}")),
+    };
+    if let Some(known) = in_state.filter(|known| known.has_begun) {
+        return Ok(told("the state", &known.first));
+    }
+    let saved = match room.saved().await.transpose() {
+        Err(fault) if strict => return Err(fault),
+        saved => saved.ok().flatten().and_then(|saved| saved.beginning),
+    };
+    if let Some(known) = saved.as_ref().filter(|known| known.has_begun) {
+        return Ok(told("the vault", &known.first));
+    }
+    let tags = Mark::tags_of(&ground.castle);
+    let is_control_plane = |vmid: u32| nodes.iter().any(|node| node.vmid.0 == vmid && node.role == Role::ControlPlane);
+    let ours = survey.guests.range(ground.vmids.clone()).filter(|(_, row)| row.tags.is_superset(&tags));
+    for (&vmid, row) in ours.filter(|(vmid, row)| is_control_plane(**vmid) || row.tags.len() > tags.len()) {
+        let Some(config) = ground.client.config(&row.host, vmid).await? else { continue };
+        let Owner::Ours(mark) = ground.owner(vmid, &config).await? else { continue };
+        if let Some(etcd) = mark.etcd.filter(|etcd| etcd.has_begun) {
+            return Ok(told(&format!("the mark on VM {vmid} ({})", mark.name), &etcd.first));
+        }
+    }
+    Ok(Remembered { first: first.or(saved.map(|saved| saved.first)), began: None })
+}
+
+fn id(kind: &str, name: &str) -> StepId {
+    StepId::new(&layer(), kind, name)
+}
+
+/// Adds the steps that write down that etcd has begun: in the state, and in the mark of each control plane.
+pub fn note(
+    graph: &mut GraphBuilder,
+    castle: &Castle,
+    nodes: &[Node],
+    (ground, room): (&Arc<Ground>, &Arc<Strongroom>),
+    quorum: &Handle<Quorum>,
+) {
+    let step = StepId::new(&secrets::layer(), "begun", castle.castle.as_str());
+    graph.step(step, Place::default(), (quorum.clone(),), NoteInState(room.clone()));
+    for node in nodes.iter().filter(|node| node.role == Role::ControlPlane) {
+        let name = &node.name.value;
+        let step = MarkBegun::new(ground.clone(), node.vmid.0, name);
+        graph.step(id("mark", name), Place::default(), (quorum.clone(),), step);
+    }
+}
+
+/// Writes into the state that etcd has begun.
+struct NoteInState(Arc<Strongroom>);
+
+impl Step for NoteInState {
+    type Needs = (Arc<Quorum>,);
+    /// Whether there is something to write.
+    type Observed = bool;
+    type Output = ();
+
+    fn observe<'a>(&'a self, (quorum,): &'a Self::Needs) -> BoxFuture<'a, Result<bool, Fault>> {
+        Box::pin(async move {
+            let known = self.0.beginning().await?;
+            Ok(quorum.is_seen && known.is_some_and(|known| !known.has_begun))
+        })
+    }
+
+    fn decide(&self, _: &Self::Needs, is_new: &bool) -> Decision {
+        match is_new {
+            false => Decision::Nothing,
+            true => {
+                let change = Change::new("note", Impact::InPlace);
+                Decision::Change(change.differing("state", None, Some("etcd has begun".to_owned())))
+            }
+        }
+    }
+
+    fn act<'a>(
+        &'a self,
+        _: &'a Self::Needs,
+        _: &'a bool,
+        _: &'a Change,
+        operation: &'a Operation,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.0.note_begun(true, operation.epoch))
+    }
+
+    fn expect(&self, _: &Self::Needs, _: &bool, _: &Change) -> Option<()> {
+        Some(())
+    }
+
+    fn output(&self, _: &Self::Needs, _: &bool) {}
+}
+
+/// Adds what takes control planes out of an etcd that has begun whose machines are gone, before they are made anew.
+pub fn forget(
+    graph: &mut GraphBuilder,
+    (ground, wire): (&Arc<Ground>, &Arc<Wire>),
+    nodes: &[Node],
+    survey: &Survey,
+    keys: &Handle<Keys>,
+) {
+    let whom = |node: &Node| Whom { name: node.name.value.clone(), address: node.address.value };
+    let (there, gone): (Vec<&Node>, Vec<&Node>) = nodes
+        .iter()
+        .filter(|node| node.role == Role::ControlPlane)
+        .partition(|node| survey.guests.contains_key(&node.vmid.0));
+    for lost in gone {
+        let name = &lost.name.value;
+        let vanished = Vanished::new(ground.clone(), lost.vmid.0, name);
+        let proof = graph.gate(id("gone", name), Place::default(), (), vanished);
+        let survivors = there.iter().map(|node| whom(node)).collect();
+        let step = ForgetMember::new(wire.clone(), whom(lost), survivors);
+        let place = Place { lane: None, predicted: Duration::from_secs(3) };
+        let member = id("member", name);
+        graph.step(member.clone(), place, (keys.clone(), proof), step);
+        // Those that are left may be off.
+        for survivor in &there {
+            graph.after(member.clone(), power_step(survivor));
+        }
+        graph.after(vm_step(lost), member);
+    }
+}

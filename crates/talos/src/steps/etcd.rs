@@ -1,0 +1,192 @@
+//! The etcd of a castle, seen through its control planes: all of them are asked at once, and none what it cannot answer.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use castle_engine::{Closed, Fault};
+use castle_talos_api::machine::{EtcdMember, ServiceInfo};
+use futures_util::future::join_all;
+
+use super::{Keys, Whom, Wire};
+use crate::client::{Contact, Refusal};
+
+/// How long an etcd that has just started may take until it has found the others. What is younger is starting, not lost.
+const STARTING: Duration = Duration::from_secs(60);
+
+/// What is known of the etcd of a life from elsewhere than its nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// The control plane that it begins on, as written down before the first machine was made.
+    pub first: Option<String>,
+    /// What says that it has begun, for people: the state, the vault, a mark. With that, it never begins again.
+    pub began: Option<String>,
+}
+
+/// The control planes of a castle, and the ways to them.
+#[derive(Debug)]
+pub(super) struct ControlPlanes {
+    all: Vec<Whom>,
+    contacts: OnceLock<Vec<Contact>>,
+}
+
+/// What the members say of themselves.
+#[derive(Debug)]
+pub(super) enum Etcd {
+    /// A quorum of them tells who they are; and which of the control planes told it.
+    Quorate { members: Vec<EtcdMember>, told_by: usize },
+    /// Nobody does.
+    Silent(Silence),
+}
+
+/// Why nobody tells who the members are.
+#[derive(Debug)]
+pub(super) struct Silence {
+    /// Those that take part in no quorum, and what was seen of each.
+    missing: Vec<(Whom, String)>,
+    /// How long etcd has been unwell, where someone knows.
+    since: Option<Duration>,
+    /// Whether it may just be starting: someone's etcd does not run for long, or someone cannot be asked.
+    pub(super) is_starting: bool,
+    /// A control plane that answers, whose data are worth keeping.
+    survivor: Option<Whom>,
+}
+
+impl ControlPlanes {
+    pub(super) fn new(all: Vec<Whom>) -> Self {
+        Self { all, contacts: OnceLock::new() }
+    }
+
+    pub(super) fn all(&self) -> &[Whom] {
+        &self.all
+    }
+
+    /// The ways to them, kept as long as they are asked.
+    pub(super) fn contacts(&self, wire: &Wire, keys: &Keys) -> Result<&[Contact], Fault> {
+        if let Some(contacts) = self.contacts.get() {
+            return Ok(contacts);
+        }
+        let made = self.all.iter().map(|whom| wire.contact(whom, keys)).collect::<Result<Vec<_>, _>>()?;
+        Ok(self.contacts.get_or_init(|| made))
+    }
+
+    /// Asks all of them who the members are.
+    pub(super) async fn ask(&self, wire: &Wire, keys: &Keys) -> Result<Etcd, Fault> {
+        let asked = join_all(self.contacts(wire, keys)?.iter().map(member)).await;
+        let told = asked.iter().map(|seen| seen.members.as_ref()?.as_ref().ok().filter(|members| !members.is_empty()));
+        let members = told.enumerate().find_map(|(place, members)| Some((place, members?)));
+        Ok(match members {
+            Some((told_by, members)) => Etcd::Quorate { members: members.clone(), told_by },
+            None => Etcd::Silent(self.silence(wire, &asked)),
+        })
+    }
+
+    fn silence(&self, wire: &Wire, asked: &[Seen]) -> Silence {
+        let now = wire.clock.wall();
+        let age = |service: &ServiceInfo| {
+            let changed = service.health.as_ref().filter(|health| !health.unknown)?.last_change?;
+            let changed = std::time::SystemTime::try_from(changed).ok()?;
+            now.duration_since(changed).ok()
+        };
+        let unwell = asked.iter().filter_map(|seen| seen.unwell().and_then(age));
+        let is_young = |seen: &Seen| match (&seen.service, seen.unwell()) {
+            (Err(_), _) => true,
+            (Ok(_), Some(service)) => age(service).is_none_or(|age| age < STARTING),
+            // Not running at all, or running and well: it has not found the others yet, or does not know yet that they are gone.
+            (Ok(_), None) => true,
+        };
+        // One that says that there is no leader has looked for one in vain.
+        let is_leaderless = |seen: &Seen| seen.refusal().is_some_and(|why| why.sentence.contains("no leader"));
+        let is_starting = !asked.iter().any(is_leaderless) && asked.iter().any(is_young);
+        let missing = self.all.iter().zip(asked).filter_map(|(whom, seen)| Some((whom.clone(), seen.missing()?)));
+        let survivor = self.all.iter().zip(asked).find(|(_, seen)| seen.is_running()).map(|(whom, _)| whom.clone());
+        Silence { missing: missing.collect(), since: unwell.max(), is_starting, survivor }
+    }
+}
+
+/// What one control plane says.
+struct Seen {
+    /// Its service etcd, if it has one.
+    service: Result<Option<ServiceInfo>, Refusal>,
+    /// The members, where its etcd runs and so can be asked.
+    members: Option<Result<Vec<EtcdMember>, Refusal>>,
+}
+
+async fn member(contact: &Contact) -> Seen {
+    let node = contact.running();
+    let service = node.services().await.map(|all| all.into_iter().find(|service| service.id == "etcd"));
+    let runs = service.as_ref().is_ok_and(|etcd| etcd.as_ref().is_some_and(|etcd| etcd.state == "Running"));
+    // Asked while it does not run, it would not answer before the bound.
+    let members = if runs { Some(node.etcd_members().await) } else { None };
+    Seen { service, members }
+}
+
+impl Seen {
+    fn is_running(&self) -> bool {
+        self.members.is_some()
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.members.as_ref()?.as_ref().err()
+    }
+
+    /// Its etcd, if that runs and is not well.
+    fn unwell(&self) -> Option<&ServiceInfo> {
+        let service = self.service.as_ref().ok()?.as_ref()?;
+        let is_unwell = service.health.as_ref().is_some_and(|health| !health.healthy && !health.unknown);
+        (self.is_running() && is_unwell).then_some(service)
+    }
+
+    /// Why it takes part in no quorum; nothing if its etcd runs.
+    fn missing(&self) -> Option<String> {
+        match &self.service {
+            Err(refusal) => Some(format!("does not answer: {}", refusal.sentence)),
+            Ok(None) => Some("has no etcd yet".to_owned()),
+            Ok(Some(etcd)) if etcd.state == "Running" => None,
+            Ok(Some(etcd)) => Some(format!("its etcd is {}", etcd.state)),
+        }
+    }
+}
+
+impl Silence {
+    /// What it comes to: who is missing, since when, and the ways back that lose nothing, in their order. `absent` are control planes
+    /// whose machines are not there.
+    pub(super) fn closed(&self, absent: &[&str]) -> Closed {
+        let mut missing: Vec<String> = absent.iter().map(|name| format!("{name} (there is no such machine)")).collect();
+        missing.extend(self.missing.iter().map(|(whom, how)| format!("{} ({how})", whom.name)));
+        let missing = if missing.is_empty() {
+            "its members do not find each other".to_owned()
+        } else {
+            format!("missing: {}", missing.join(", "))
+        };
+        let since = self.since.map_or(String::new(), |since| format!(", for {}", ago(since)));
+        let state = if self.is_starting { "has no quorum yet" } else { "has lost its quorum" };
+        let keep = self.survivor.as_ref().map_or(String::new(), |survivor| {
+            format!(
+                "; (3) before anything else is tried, keep a copy of what {} has: talosctl --nodes {} copy /var/lib/etcd FOLDER",
+                survivor.name, survivor.address
+            )
+        });
+        Closed {
+            subject: "etcd".to_owned(),
+            evidence: format!("{state}{since}; {missing}"),
+            next: format!(
+                "(1) bring back the machines that are missing, with their disks: castle up starts those that are off; (2) restore one whose disk is lost from \
+                 a backup, under its own VMID{keep}. What begins anew (castle down, then castle up) begins without what was in it"
+            ),
+        }
+    }
+
+    /// The same as a fault: castle will not go on.
+    pub(super) fn fault(&self, absent: &[&str]) -> Fault {
+        let Closed { subject, evidence, next } = self.closed(absent);
+        Fault::guard(subject, evidence).next(next)
+    }
+}
+
+fn ago(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}
