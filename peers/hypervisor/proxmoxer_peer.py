@@ -129,7 +129,7 @@ def lists():
     below = api.access.permissions.get(path=f"/vms/{CLONE}")
     equal("rights hold below", below[f"/vms/{CLONE}"].get("VM.Allocate"), 1)
     equal("pools", api.pools.get(), [])
-    equal("the next number, as text", api.cluster.nextid.get(), "102")
+    equal("the next number", api.cluster.nextid.get(), 102)
     equal("a free number", api.cluster.nextid.get(vmid=CLONE), str(CLONE))
     taken = {"vmid": "VM 100 already exists"}
     refused("a taken number", 400, "Parameter verification failed.", api.cluster.nextid.get, vmid=100, errors=taken)
@@ -152,7 +152,7 @@ def download():
     equal("the image is found by its name", host.storage("local").content(IMAGE).get()["format"], "qcow2")
     ends("the image is not overwritten", fetch.post(**wanted), "download", "refusing to override existing file")
     bad = {**wanted, "filename": "talos.exe"}
-    refused("a wrong ending", 400, "", fetch.post, **bad, errors={"filename": "wrong file extension"})
+    refused("a wrong ending", 400, "", fetch.post, **bad, errors={"filename": "invalid filename or wrong extension"})
     elsewhere = host.storage("local-lvm")("download-url")
     refused("not onto thin volumes", 500, "can't upload to storage type 'lvmthin'", elsewhere.post, **wanted)
 
@@ -219,7 +219,7 @@ def clone(source):
     refused("its number is taken for clones too", 500, "already exists", base.clone.post, newid=CLONE)
     elsewhere = {"newid": ABSENT, "storage": "local-lvm"}
     refused("a linked clone stays on its storage", 500, "not allowed for linked clones", base.clone.post, **elsewhere)
-    refused("no clone of nothing", 500, "does not exist", host.qemu(ABSENT).clone.post, newid=CLONE + 1)
+    refused("no clone of nothing", 500, "unable to find configuration file", host.qemu(ABSENT).clone.post, newid=CLONE + 1)
     return vm
 
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
-use crate::blueprint::{AclEntry, User, Version, builtin};
+use crate::blueprint::{AclEntry, BUILTIN, User, Version, builtin};
 use crate::world::guest::hex;
 
 /// How long a ticket holds, in seconds.
@@ -136,6 +136,25 @@ impl Access {
     /// The places that somebody has been given rights at.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.acl.iter().map(|entry| entry.path.as_str())
+    }
+
+    /// Those places, and all above them.
+    pub(crate) fn tree(&self) -> BTreeSet<String> {
+        self.paths().flat_map(ancestors).collect()
+    }
+
+    pub(crate) fn users(&self) -> impl Iterator<Item = &User> {
+        self.users.values()
+    }
+
+    pub(crate) fn acl(&self) -> impl Iterator<Item = &AclEntry> {
+        self.acl.iter()
+    }
+
+    /// All roles: name, privileges, and whether Proxmox brings it.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = (&str, Vec<String>, bool)> {
+        let brought = BUILTIN.iter().map(|name| (*name, self.role(name), true));
+        brought.chain(self.roles.keys().map(|name| (name.as_str(), self.role(name), false)))
     }
 
     /// The privileges of a role.

@@ -14,7 +14,7 @@ mod latencies;
 mod roles;
 
 pub use latencies::{ComponentLatencies, Latencies, TalosLatencies, WorkloadLatencies};
-pub(crate) use roles::builtin;
+pub(crate) use roles::{BUILTIN, builtin};
 
 /// One gibibyte.
 pub const GIB: u64 = 1 << 30;

@@ -56,7 +56,7 @@ pub use kubernetes::workloads::PodFault;
 pub use kubernetes::workloads::volumes::{ProvisionedVolume, Provisioner, VolumeAsked};
 pub use machines::{CloudInit, Machine};
 pub use proxmox::api::Version;
-pub use proxmox::checksum;
+pub use proxmox::{Download, checksum};
 pub use snapshot::{GuestView, Snapshot, VolumeView};
 pub use talos::credentials::CERTIFICATE_HEADER;
 pub use talos::node::Stage;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::proxmox::config;
 use crate::proxmox::drive::{Drive, boot_disk};
+use crate::proxmox::{Download, config};
 use crate::world::World;
 use crate::world::events::Event;
 use crate::world::guest::Power;
@@ -20,7 +20,7 @@ pub struct Machine {
     pub power_on: u64,
     /// When it was switched on.
     pub since: Duration,
-    /// When what runs inside answers.
+    /// When what runs inside answers, if anything does.
     pub up_at: Duration,
     /// Whether it does.
     pub is_up: bool,
@@ -101,6 +101,7 @@ impl World {
         config::apply(self, vmid, false);
         let Some(guest) = self.guests.get_mut(&vmid) else { return };
         guest.power = Power::Running { since: now };
+        guest.is_paused = false;
         let (host, config) = (guest.host.clone(), guest.config.clone());
         let drives = Drive::all(&config);
         let disk = boot_disk(&config);
@@ -132,8 +133,12 @@ impl World {
             self.stores.write(&host, &disk.file, WRITTEN_AT_BOOT);
         }
         let up_at = now + boot;
-        let (since, is_up) = (now, boot.is_zero());
-        self.events.plan(up_at, Event::Booted(vmid, power_on));
+        let found = image.as_ref().and_then(|image| self.published.get(image));
+        let boots = !matches!(found, Some(Download::File { boots: false, .. }));
+        let (since, is_up) = (now, boot.is_zero() && boots);
+        if boots {
+            self.events.plan(up_at, Event::Booted(vmid, power_on));
+        }
         let machine = Machine { vmid, host, power_on, since, up_at, is_up, image, cloud_init, macs, agent };
         self.talos_gone(vmid, false);
         self.machines.on.insert(vmid, machine);
@@ -147,6 +152,7 @@ impl World {
         self.touch();
         if let Some(guest) = self.guests.get_mut(&vmid) {
             guest.power = Power::Stopped;
+            guest.is_paused = false;
         }
         config::apply(self, vmid, false);
     }

@@ -20,10 +20,12 @@ mod cluster;
 pub(crate) mod config;
 mod create;
 mod destroy;
+mod directory;
 mod disks;
 mod download;
 pub(crate) mod drive;
 mod guests;
+mod ha;
 mod indices;
 mod migrate;
 mod nodes;
@@ -32,13 +34,17 @@ mod pending;
 mod permissions;
 mod pools;
 mod power;
+mod processors;
 mod rights;
+mod snapshots;
+mod statistics;
 mod storage;
 mod tasks;
 mod template;
 
 use api::{Call, Operation, Params, Version};
-pub use download::checksum;
+pub use download::{Download, checksum};
+pub(crate) use ha::Managed;
 
 /// A request as it came in.
 #[derive(Clone, Debug)]
@@ -121,16 +127,20 @@ impl Refusal {
         Self { errors, ..Self::new(400, "Parameter verification failed.") }
     }
 
+    /// What the vendor has and this datacenter has not.
+    fn simulated(what: &str) -> Self {
+        Self::new(501, format!("this hypervisor is simulated and {what}"))
+    }
+
     fn after(self, delay: Duration) -> Self {
         Self { delay, ..self }
     }
 
-    /// The text that a task ends with where this happens inside of one.
+    /// The text that a task ends with where this happens inside of one: the whole of it, in one line.
     fn into_text(self) -> String {
-        match self.errors.into_iter().next() {
-            Some((name, complaint)) => format!("{name}: {complaint}"),
-            None => self.message,
-        }
+        let code = if self.status == 500 { String::new() } else { format!("{} ", self.status) };
+        let errors = self.errors.iter().map(|(name, complaint)| format!(" {name}: {complaint}"));
+        format!("{code}{}{}", self.message, errors.collect::<String>()).replace('\n', " ")
     }
 }
 
@@ -157,7 +167,9 @@ pub(crate) fn answer(world: &mut World, entry: &str, raw: &Raw, has_waited: bool
     match outcome {
         Ok(done) => {
             let mut reply = Reply { delay: done.delay, ..Reply::data(&done.data) };
-            if let (Some(total), Some(Value::Object(body))) = (done.total, &mut reply.body) {
+            // Of nothing there is no number: the vendor takes a zero for none.
+            let total = done.total.filter(|total| *total > 0);
+            if let (Some(total), Some(Value::Object(body))) = (total, &mut reply.body) {
                 body.insert("total".to_owned(), json!(total));
             }
             reply
@@ -165,6 +177,10 @@ pub(crate) fn answer(world: &mut World, entry: &str, raw: &Raw, has_waited: bool
         Err(refusal) if refusal.status == 401 => {
             let reason = Some(refusal.message);
             Reply { status: 401, reason, body: None, delay: UNKNOWN_DELAY }
+        }
+        Err(refusal) if refusal.status == 501 => {
+            let (reason, body) = (refusal.message.clone(), json!({ "data": null, "message": refusal.message }));
+            Reply { status: 501, reason: Some(reason), body: Some(body), delay: Duration::ZERO }
         }
         Err(refusal) => {
             let mut reply = Reply { delay: refusal.delay, ..Reply::failure(refusal.status, &refusal.message) };
@@ -186,7 +202,8 @@ fn judged(world: &World, entry: &str, raw: &Raw) -> Result<(&'static Operation, 
         Err(refusal) => return Err(refusal),
     };
     let Some((operation, from_path)) = found else {
-        return Err(Refusal::new(501, format!("Method '{} {}' not implemented", raw.method, raw.path)));
+        let what = format!("Method '{} {}' not implemented", raw.method, raw.path);
+        return Err(Refusal::new(501, format!("{what} (this hypervisor is simulated)")));
     };
     if who.token.is_some() && !operation.allow_token {
         return Err(Refusal::new(403, "Permission check failed"));
@@ -198,6 +215,11 @@ fn judged(world: &World, entry: &str, raw: &Raw) -> Result<(&'static Operation, 
         _ => entry.to_owned(),
     };
     let params = operation.verify(world.version, &from_path, &raw.parameters).map_err(Refusal::parameters)?;
+    if [Call::Create, Call::SetConfig, Call::SetConfigAsTask].contains(&operation.call)
+        && let Some(value) = params.text("cpu")
+    {
+        processors::check(world.version, value).map_err(|complaint| Refusal::parameter("cpu", complaint))?;
+    }
     Ok((operation, Request { who, params, host }))
 }
 
@@ -222,7 +244,7 @@ pub(crate) fn needed_lock(world: &World, raw: &Raw) -> Option<(LockName, Duratio
     let (operation, from_path) = api::find(world.version, &raw.method, &raw.path)?;
     let vmid = match operation.call {
         Call::Create => raw.parameters.iter().find(|(name, _)| name == "vmid").map(|(_, value)| value)?,
-        Call::SetConfig | Call::CloudInit => from_path.get("vmid")?,
+        Call::SetConfig | Call::CloudInit | Call::Unlink | Call::DescribeSnapshot => from_path.get("vmid")?,
         // Since 9.1.19 the task takes it.
         Call::SetConfigAsTask if world.version == Version::Eight => from_path.get("vmid")?,
         _ => return None,
@@ -281,7 +303,26 @@ fn run(world: &mut World, call: Call, request: &Request) -> Outcome {
         Call::Resources => cluster::resources(world, request),
         Call::ClusterTasks => tasks::of_cluster(world, request),
         Call::NextId => cluster::next_id(world, request),
-        Call::HaResources | Call::Containers => Ok(json!([]).into()),
+        Call::HaResources => ha::list(world, request),
+        Call::HaResource => ha::read(world, request),
+        Call::CreateHaResource => ha::create(world, request),
+        Call::SetHaResource => ha::update(world, request),
+        Call::DeleteHaResource => ha::delete(world, request),
+        Call::Containers => Ok(json!([]).into()),
+        Call::Index => Ok(indices::root()),
+        Call::ClusterIndex => Ok(indices::cluster(world.version)),
+        Call::AccessIndex => Ok(indices::access()),
+        Call::HaIndex => Ok(indices::ha(world.version)),
+        Call::StatusIndex => indices::status(world, request),
+        Call::ClusterOptions => Ok(json!({ "keyboard": "en-us", "allowed-tags": [] }).into()),
+        Call::Users => directory::users(world, request),
+        Call::Roles => directory::roles(world),
+        Call::Acl => directory::acl(world, request),
+        Call::Domains => directory::domains(),
+        Call::UrlMetadata => download::metadata(world, request),
+        Call::NodeStatistics => statistics::of_node(world, request),
+        Call::StorageStatistics => statistics::of_storage(world, request),
+        Call::GuestStatistics => statistics::of_guest(world, request),
         Call::Storages => storage::list(world, request),
         Call::Storage => storage::read(world, request),
         Call::NodeStorages => storage::of_node(world, request),
@@ -292,7 +333,13 @@ fn run(world: &mut World, call: Call, request: &Request) -> Outcome {
         Call::DownloadUrl => download::download(world, request),
         Call::Guests => guests::list(world, request),
         Call::GuestIndex => Ok(indices::guest()),
-        Call::Snapshots => guests::snapshots(world, request),
+        Call::Snapshots => snapshots::list(world, request),
+        Call::TakeSnapshot => snapshots::take(world, request),
+        Call::SnapshotIndex => Ok(snapshots::index()),
+        Call::SnapshotConfig => snapshots::read(world, request),
+        Call::DescribeSnapshot => snapshots::describe(world, request),
+        Call::DeleteSnapshot => snapshots::delete(world, request),
+        Call::RollBack => snapshots::roll_back(world, request),
         Call::Feature => guests::feature(world, request),
         Call::Create => create::create(world, request),
         Call::Destroy => destroy::destroy(world, request),
@@ -305,6 +352,10 @@ fn run(world: &mut World, call: Call, request: &Request) -> Outcome {
         Call::Stop => power::stop(world, request),
         Call::Shutdown => power::shutdown(world, request),
         Call::Reboot => power::reboot(world, request),
+        Call::Reset => power::reset(world, request),
+        Call::Suspend => power::suspend(world, request),
+        Call::Resume => power::resume(world, request),
+        Call::Unlink => config::unlink(world, request),
         Call::Clone => clone::clone(world, request),
         Call::Template => template::template(world, request),
         Call::Resize => disks::resize(world, request),
@@ -312,6 +363,7 @@ fn run(world: &mut World, call: Call, request: &Request) -> Outcome {
         Call::Migrate => migrate::migrate(world, request),
         Call::CloudInit => config::regenerate_cloud_init(world, request),
         Call::AgentPing => agent::ping(world, request),
+        Call::AgentInfo => agent::info(world, request),
         Call::AgentInterfaces => agent::interfaces(world, request),
         Call::Tasks => tasks::list(world, request),
         Call::Task => tasks::index(world, request),

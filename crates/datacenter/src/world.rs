@@ -12,6 +12,7 @@ use crate::chance::Chance;
 use crate::infisical;
 use crate::kubernetes::clusters::Clusters;
 use crate::machines::Machines;
+use crate::proxmox::{Download, Managed};
 use crate::talos::Talos;
 
 pub(crate) mod events;
@@ -67,10 +68,14 @@ pub(crate) struct World {
     pub(crate) faulty_pods: Vec<FaultyPods>,
     /// Counts what happened that somebody may wait for.
     pub(crate) revision: u64,
-    /// What the hosts last told of their guests.
-    pub(crate) seen: BTreeMap<u32, Seen>,
+    /// When the hosts last told of a number, and what.
+    pub(crate) seen: BTreeMap<u32, (Duration, Seen)>,
     /// How often what took effect.
     pub(crate) effects: BTreeMap<String, u32>,
+    /// The resources of high availability, by the numbers of the guests they are.
+    pub(crate) ha: BTreeMap<u32, Managed>,
+    /// What is found at addresses outside, besides what is always there.
+    pub(crate) published: BTreeMap<String, Download>,
     pub(crate) latencies: Latencies,
     pub(crate) chance: Chance,
     pub(crate) events: Events,
@@ -105,6 +110,8 @@ impl World {
             revision: 0,
             seen: BTreeMap::new(),
             effects: BTreeMap::new(),
+            ha: BTreeMap::new(),
+            published: BTreeMap::new(),
             latencies: blueprint.latencies,
             chance: Chance::new(blueprint.seed),
             events: Events::default(),
@@ -129,6 +136,8 @@ impl World {
                 Event::Resume(task) => self.resume(task),
                 Event::GiveUp(task, name, ticket) => self.give_up(task, &name, ticket),
                 Event::Broadcast(host) => self.broadcast(&host),
+                Event::Restart(vmid) => self.restart(vmid),
+                Event::Managed(vmid) => self.manage(vmid),
                 Event::Booted(vmid, power_on) => {
                     if self.machines.booted(vmid, power_on) {
                         self.talos_booted(vmid);
@@ -183,6 +192,11 @@ impl World {
     /// The guest of this number on this host, or the vendor's words for its absence.
     pub(crate) fn guest(&self, host: &str, vmid: u32) -> Result<&Guest, String> {
         self.guests.get(&vmid).filter(|guest| guest.host == host).ok_or_else(|| absent(host, vmid))
+    }
+
+    /// As [`World::guest`], in the words of those who first look whether it runs.
+    pub(crate) fn guest_to_run(&self, host: &str, vmid: u32) -> Result<&Guest, String> {
+        self.guest(host, vmid).map_err(|_| format!("unable to find configuration file for VM {vmid} on node '{host}'"))
     }
 
     /// As [`World::guest`], to be changed.

@@ -52,6 +52,7 @@ pub struct Strongroom {
 pub type Search<T> = Box<dyn Fn() -> BoxFuture<'static, Option<Result<T, Fault>>> + Send + Sync>;
 
 /// What a life of a castle has saved in its vault.
+#[derive(Debug)]
 pub struct Saved {
     /// Which life.
     pub generation: u64,

@@ -199,9 +199,8 @@ impl Gate for BegunFile {
 }
 
 fn sealed(seal: &Seal, generation: u64, bundle: &Secret, beginning: &Beginning) -> Result<Secret, String> {
-    let plain = json!({
-        "format": FORMAT, "generation": generation, "bundle": bundle.expose(), "etcd": beginning.json()
-    });
+    let plain =
+        json!({"format": FORMAT, "generation": generation, "bundle": bundle.expose(), "etcd": beginning.json()});
     let plain = Zeroizing::new(plain.to_string());
     let sealed = seal.seal(plain.as_bytes(), &[]).map_err(|error| error.to_string())?;
     Ok(Secret::from(STANDARD.encode(sealed)))
@@ -273,9 +272,12 @@ mod tests {
     /// As they were written, without the seal.
     #[test]
     fn recorded_bundles_are_read() {
-        let saved = read(br#"{"bundle":"cluster: {}\n","format":1,"generation":3}"#).unwrap();
-        assert_eq!((saved.generation, saved.bundle.expose()), (3, "cluster: {}\n"));
-        let refused = |plain: &str| read(plain.as_bytes()).err().unwrap();
+        let recorded =
+            br#"{"bundle":"cluster: {}\n","etcd":{"begun":true,"first":"blue-cp-1"},"format":1,"generation":3}"#;
+        let Saved { generation, bundle, beginning } = read(recorded).unwrap();
+        assert_eq!(beginning, Some(Beginning { first: "blue-cp-1".to_owned(), has_begun: true }));
+        assert_eq!((generation, bundle.expose()), (3, "cluster: {}\n"));
+        let refused = |plain: &str| read(plain.as_bytes()).unwrap_err();
         assert!(refused(r#"{"bundle":"cluster: {}\n","generation":3}"#).contains("older than 0.2"));
         assert!(refused(r#"{"bundle":{},"format":2}"#).contains("a newer castle wrote it (format 2"));
         assert_eq!(refused("{}"), "what is in it is no bundle");

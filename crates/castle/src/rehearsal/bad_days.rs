@@ -2,6 +2,7 @@
 //! others is touched; and `up` ends where an undisturbed one does.
 
 mod of_castle;
+mod of_etcd;
 mod of_the_site;
 
 use std::pin::pin;

@@ -50,6 +50,21 @@ impl Others {
         Self { guests, volumes, vault: vault(life).unwrap_or_default() }
     }
 
+    /// The same while a castle stands: what does not bear its tags.
+    #[cfg(test)]
+    pub(crate) fn of_strangers(life: &Life) -> Self {
+        let mut others = Self::of(life);
+        let is_castles = |guest: &castle_datacenter::GuestView| {
+            guest.config.get("tags").is_some_and(|tags| tags.split(';').any(|tag| tag == "castle"))
+        };
+        others.guests.retain(|_, guest| !is_castles(guest));
+        let is_strangers =
+            |name: &str| others.guests.values().any(|guest| guest.config.values().any(|value| value.contains(name)));
+        others.volumes.retain(|(_, name), _| is_strangers(name));
+        others.vault = VaultView::default();
+        others
+    }
+
     /// Promise 2: what of theirs is not as it was.
     pub(crate) fn touched(&self, life: &Life) -> Vec<String> {
         let now = Self::of(life);

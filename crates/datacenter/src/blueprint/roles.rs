@@ -87,6 +87,24 @@ fn is_known(version: Version, privilege: &str) -> bool {
     }
 }
 
+/// The roles that Proxmox brings.
+pub(crate) const BUILTIN: &[&str] = &[
+    "Administrator",
+    "NoAccess",
+    "PVEAdmin",
+    "PVEAuditor",
+    "PVEDatastoreAdmin",
+    "PVEDatastoreUser",
+    "PVEPoolAdmin",
+    "PVEPoolUser",
+    "PVESDNAdmin",
+    "PVESDNUser",
+    "PVESysAdmin",
+    "PVETemplateUser",
+    "PVEVMAdmin",
+    "PVEVMUser",
+];
+
 /// The privileges of a role that Proxmox brings.
 pub(crate) fn builtin(version: Version, role: &str) -> Option<Vec<&'static str>> {
     // The two that only the administrator has.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Datacenter;
 use crate::blueprint::Stranger;
-use crate::proxmox::config;
+use crate::proxmox::{Download, config};
 use crate::world::guest::Guest;
 use crate::world::stores::{Volume, split};
 use crate::world::tasks::Ending;
@@ -34,6 +34,7 @@ impl Datacenter {
         let mut world = self.world();
         world.power_off(vmid);
         let Some(guest) = world.guests.remove(&vmid) else { return false };
+        world.ha.remove(&vmid);
         for drive in crate::proxmox::drive::Drive::all(&guest.config).values().filter(|drive| drive.is_owned()) {
             // What is in use or gone already stays as it is.
             let _ = world.stores.free(&guest.host, &drive.file);
@@ -42,6 +43,18 @@ impl Datacenter {
             pool.guests.remove(&vmid);
         }
         true
+    }
+
+    /// Clones a guest by hand, wholly and at once, with all that a clone has of its source: options, tags and description. Says
+    /// whether there was one, and the number was free.
+    pub fn clone_guest(&self, vmid: u32, newid: u32) -> bool {
+        self.world().copy_guest(vmid, newid, true)
+    }
+
+    /// Restores a guest under another number by hand, as from a backup of this very moment: with the name and the hardware
+    /// addresses of the first, too. Says whether there was one, and the number was free.
+    pub fn restore_guest(&self, vmid: u32, newid: u32) -> bool {
+        self.world().copy_guest(vmid, newid, false)
     }
 
     /// Sets or clears the lock in a guest's configuration.
@@ -121,6 +134,20 @@ impl Datacenter {
         if let Ok(place) = world.stores.place(host, storage) {
             world.stores.fill(&place, leave);
         }
+    }
+
+    /// Lets a host be too busy to say what is in a storage, or not any more: it then tells a storage that is not active, of no
+    /// size. What is done with the storage goes on.
+    pub fn silence_storage(&self, host: &str, storage: &str, is_silent: bool) {
+        let mut world = self.world();
+        if let Ok(place) = world.stores.place(host, storage) {
+            world.stores.silence(&place, is_silent);
+        }
+    }
+
+    /// Lets this be found at an address, or at all addresses that begin like it if it ends with a slash.
+    pub fn publish(&self, url: &str, found: Download) {
+        self.world().published.insert(url.to_owned(), found);
     }
 
     /// Lets the next operation on a storage fail midway with this text.

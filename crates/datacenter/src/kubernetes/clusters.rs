@@ -102,13 +102,22 @@ impl World {
         let Some(cluster) = self.talos.clusters.get(key) else { return };
         let told: Vec<(Told, Machine)> =
             cluster.nodes.iter().map(|(name, node)| (self.told(name, node), self.machine_of(node))).collect();
+        let configs: Vec<_> =
+            cluster.nodes.values().map(|node| self.talos.nodes.get(&node.vmid)?.config().cloned()).collect();
         self.kubernetes(key, |kube| {
-            for (node, machine) in &told {
+            for ((node, machine), config) in told.iter().zip(&configs) {
+                let is_new = kube.get("nodes", "", &node.name).is_none();
                 kube.tell_machine(&node.name, machine.clone());
                 // A machine that is silent does not register again.
                 if !node.is_silent || kube.get("nodes", "", &node.name).is_some() {
                     kube.tell_node(node);
                 }
+                let Some(config) = config else { continue };
+                if is_new {
+                    kube.register_taints(&node.name, &config.registered_taints());
+                }
+                // One that is refused asks again for ever, and tells nobody but its log.
+                let _ = kube.apply_node(&node.name, &config.node_specs());
             }
         });
     }
@@ -186,8 +195,9 @@ impl World {
             is_silent: node.is_silent,
             is_unschedulable: node.is_unschedulable,
             addresses: node.addresses.clone(),
-            labels: node.labels.clone(),
-            taints: node.taints.clone(),
+            // What its configuration says is written by Talos, not by its agent.
+            labels: BTreeMap::new(),
+            taints: BTreeMap::new(),
             version: node.version.clone(),
             cores: number("cores", 1) * number("sockets", 1),
             memory_mib: number("memory", 512),

@@ -27,6 +27,7 @@ pub(crate) mod nodes;
 pub(crate) mod pods;
 mod replicas;
 mod schedule;
+pub(crate) mod specs;
 mod stateful;
 pub(crate) mod volumes;
 

@@ -15,22 +15,29 @@ const PING: Duration = Duration::from_secs(3);
 fn answering<'a>(world: &'a World, request: &Request) -> Result<&'a Machine, Refusal> {
     let vmid = request.vmid();
     let guest = world.guest(&request.host, vmid)?;
-    let agent = guest.get("agent").unwrap_or_default();
-    let first = agent.split(',').next().unwrap_or_default();
-    if !["1", "enabled=1"].contains(&first) {
+    // The vendor looks whether there is such an option, not what it says.
+    if guest.get("agent").is_none() {
         return Err("No QEMU guest agent configured".to_owned().into());
     }
     if !guest.is_running() {
         return Err(format!("VM {vmid} is not running").into());
     }
     // The device of the agent comes with the power-on: one that was enabled later answers nothing.
-    let machine = world.machines.get(vmid).filter(|machine| machine.is_up && machine.agent);
+    let machine = world.machines.get(vmid).filter(|machine| machine.is_up && machine.agent && !guest.is_paused);
     machine.ok_or_else(|| Refusal::from("QEMU guest agent is not running".to_owned()).after(PING))
 }
 
 pub(super) fn ping(world: &World, request: &Request) -> Outcome {
     answering(world, request)?;
     Ok(json!({ "result": {} }).into())
+}
+
+/// What the agent is, and what it can be asked.
+pub(super) fn info(world: &World, request: &Request) -> Outcome {
+    answering(world, request)?;
+    let can = ["guest-info", "guest-network-get-interfaces", "guest-ping", "guest-shutdown"];
+    let can = can.map(|name| json!({ "name": name, "enabled": true, "success-response": name != "guest-shutdown" }));
+    Ok(json!({ "result": { "version": "10.1.2", "supported_commands": can } }).into())
 }
 
 pub(super) fn interfaces(world: &World, request: &Request) -> Outcome {

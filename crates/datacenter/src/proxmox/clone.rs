@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::disks::{Plan, Source, Workbench};
+use super::api::Version;
+use super::create::check_pool;
+use super::disks::{self, Plan, Source, Workbench};
 use super::drive::Drive;
 use super::{Outcome, Refusal, Request, create, options, rights};
 use crate::access::Identity;
@@ -11,7 +13,7 @@ use crate::world::World;
 use crate::world::guest::Guest;
 use crate::world::locks::LockName;
 use crate::world::stores::split;
-use crate::world::tasks::Script;
+use crate::world::tasks::{Script, TaskId};
 
 /// How long a clone waits for the locks of both guests.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -30,6 +32,7 @@ struct Wish {
     name: Option<String>,
     description: Option<String>,
     pool: Option<String>,
+    snapshot: Option<String>,
     was_running: bool,
 }
 
@@ -41,27 +44,35 @@ struct Pattern {
 }
 
 /// Looks whether the clone can be made: once before the task begins, and once inside of it.
-fn check(world: &World, wish: &Wish) -> Result<Pattern, String> {
+fn check(world: &World, wish: &Wish) -> Result<Pattern, Refusal> {
+    check_pool(world, wish.pool.as_deref())?;
+    if !world.hosts.contains_key(&wish.target_host) {
+        return Err(format!("no such cluster node '{}'", wish.target_host).into());
+    }
+    world.check_quorum()?;
     let guest = world.guest(&wish.host, wish.source)?;
     guest.check_lock()?;
     if guest.is_running() != wish.was_running {
-        return Err("unexpected state change".to_owned());
+        return Err("unexpected state change".to_owned().into());
+    }
+    if let Some(name) = wish.snapshot.as_ref().filter(|name| !guest.snapshots.contains_key(*name)) {
+        return Err(format!("snapshot '{name}' does not exist").into());
     }
     let full = wish.full.unwrap_or(!guest.is_template());
     for (name, is_given) in [("storage", wish.storage.is_some()), ("format", wish.format.is_some())] {
         if is_given && !full {
-            return Err(format!("parameter '{name}' not allowed for linked clones"));
+            return Err(format!("parameter '{name}' not allowed for linked clones").into());
         }
     }
     if wish.target_host != wish.host && !is_shared(world, guest) {
-        return Err(format!("can't clone VM to node '{}' (VM uses local storage)", wish.target_host));
+        return Err(format!("can't clone VM to node '{}' (VM uses local storage)", wish.target_host).into());
     }
     if world.guests.contains_key(&wish.target) {
-        return Err(format!("unable to create VM {}: config file already exists", wish.target));
+        return Err(format!("unable to create VM {}: config file already exists", wish.target).into());
     }
     let mut pattern = Pattern { config: BTreeMap::new(), disks: BTreeMap::new() };
     for (key, value) in &guest.config {
-        if rights::is_numbered(key, "unused") || key == "template" {
+        if rights::is_numbered(key, "unused") || key == "template" || key == "parent" {
             continue;
         }
         match Drive::of(&guest.config, key).filter(Drive::is_owned) {
@@ -69,7 +80,8 @@ fn check(world: &World, wish: &Wish) -> Result<Pattern, String> {
             Some(drive) => {
                 let is_copied = full || drive.is_cloud_init();
                 if !is_copied && !world.stores.can_link(&wish.host, &drive.file) {
-                    return Err(format!("Linked clone feature is not supported for drive '{key}'"));
+                    let volid = &drive.file;
+                    return Err(format!("Linked clone feature is not supported for '{volid}' ({key})").into());
                 }
                 pattern.disks.insert(key.clone(), (drive, is_copied));
             }
@@ -100,8 +112,7 @@ fn check_access(world: &World, who: &Identity, wish: &Wish) -> Result<(), Refusa
 pub(super) fn clone(world: &mut World, request: &Request) -> Outcome {
     let text = |name: &str| request.text(name).map(str::to_owned);
     let source = request.vmid();
-    world.check_quorum()?;
-    create::check_pool(world, request.text("pool"))?;
+    let was_running = world.guest_to_run(&request.host, source)?.is_running();
     let wish = Wish {
         host: request.host.clone(),
         source,
@@ -113,27 +124,28 @@ pub(super) fn clone(world: &mut World, request: &Request) -> Outcome {
         name: text("name"),
         description: text("description"),
         pool: text("pool"),
-        was_running: world.guest(&request.host, source)?.is_running(),
+        snapshot: text("snapname"),
+        was_running,
     };
-    if let Some(snapshot) = request.text("snapname") {
-        return Err(format!("snapshot '{snapshot}' does not exist").into());
-    }
-    if !world.is_up(&wish.target_host) {
-        return Err(Refusal::parameter("target", format!("node '{}' is not online", wish.target_host)));
-    }
-    check_access(world, &request.who, &wish)?;
     check(world, &wish)?;
+    check_access(world, &request.who, &wish)?;
+    if wish.snapshot.is_some() {
+        return Err(Refusal::simulated("clones no snapshots"));
+    }
     // Clones of a stopped guest run side by side; of a running one, one after the other.
     let script = Script::new()
         .lock(LockName::Guest(source), !wish.was_running, PATIENCE)
         .lock(LockName::Guest(wish.target), false, PATIENCE)
-        .claim(move |world, _| begin(world, wish));
+        .claim(move |world, task| begin(world, task, wish));
     Ok(world.begin(&request.host, "qmclone", &source.to_string(), &request.who.name(), script).into())
 }
 
 /// Leaves the placeholder, and plans the rest.
-fn begin(world: &mut World, wish: Wish) -> Result<Script, String> {
-    let Pattern { mut config, disks } = check(world, &wish)?;
+fn begin(world: &mut World, task: TaskId, wish: Wish) -> Result<Script, String> {
+    let Pattern { mut config, disks } = check(world, &wish).map_err(Refusal::into_text)?;
+    if world.version == Version::Nine {
+        world.say(task, format!("creating a clone of VM {} with ID {}", wish.source, wish.target));
+    }
     let target = wish.target;
     renew(world, &wish, &mut config);
     let bench = Workbench::default();
@@ -207,7 +219,7 @@ fn copied(world: &World, wish: &Wish, key: &str, drive: Drive) -> Plan {
         .clone()
         .or_else(|| world.stores.get(&wish.host, &drive.file).filter(|_| is_file).map(|volume| volume.format.clone()));
     let source = if drive.is_cloud_init() { Source::CloudInit } else { Source::Copy(drive.file.clone()) };
-    Plan { key: key.to_owned(), drive, storage, format, source, tells_size: true }
+    Plan { key: key.to_owned(), drive, storage, format, source, is_clone: true }
 }
 
 /// A disk that holds only what differs: one after the other on each storage.
@@ -219,16 +231,69 @@ fn linked(world: &World, wish: &Wish, key: &str, drive: Drive, bench: &Workbench
     Ok(Script::new()
         .lock(lock.clone(), false, patience)
         .takes(format!("link {target} {key}"), world.latencies.linked_clone)
-        .act(move |world| {
+        .then(move |world, task| {
             let epoch = world.epoch();
+            world.say(task, format!("create linked clone of drive {key} ({})", drive.file));
             let volid = world.stores.link(&host, &drive.file, target, epoch)?;
+            say_linked(world, task, (&host, target), (&drive.file, &volid));
             let mut linked = drive;
             linked.file.clone_from(&volid);
             let printed = linked.print(world.version, &key)?;
             let mut made = bench.made();
             made.volumes.push(volid);
             made.options.insert(key, printed);
-            Ok(())
+            Ok(Script::new())
         })
         .unlock(lock))
+}
+
+/// What a storage that is a folder says of a file that is linked to another.
+fn say_linked(world: &mut World, task: TaskId, (host, target): (&str, u32), (base, volid): (&str, &str)) {
+    let base = split(base).map_or("", |(_, name)| name);
+    let file = volid.rsplit('/').next().unwrap_or_default();
+    let Some(formatted) = disks::formatted_link(world, host, volid, &format!("../{base}")) else { return };
+    world.say(task, format!("clone {base}: images, {file}, {target} to {file} (base=../{base})"));
+    world.say(task, formatted);
+}
+
+impl World {
+    /// A full copy of a guest under a number that is free, without a task. A clone has addresses, ids and a name of its own; what is
+    /// restored from a backup has not.
+    pub(crate) fn copy_guest(&mut self, vmid: u32, newid: u32, is_clone: bool) -> bool {
+        let Some(source) = self.guests.get(&vmid).cloned() else { return false };
+        if self.guests.contains_key(&newid) {
+            return false;
+        }
+        let wish = Wish {
+            host: source.host.clone(),
+            source: vmid,
+            target: newid,
+            full: Some(true),
+            storage: None,
+            format: None,
+            target_host: source.host.clone(),
+            name: None,
+            description: None,
+            pool: None,
+            snapshot: None,
+            was_running: source.is_running(),
+        };
+        let left_out = |key: &str| ["template", "parent", "lock"].contains(&key) || rights::is_numbered(key, "unused");
+        let mut config = source.config.clone();
+        config.retain(|key, _| !left_out(key));
+        if is_clone {
+            renew(self, &wish, &mut config);
+        }
+        let bench = Workbench::default();
+        for (key, drive) in Drive::all(&source.config).into_iter().filter(|(_, drive)| drive.is_owned()) {
+            let plan = copied(self, &wish, &key, drive);
+            if plan.make_now(self, &wish.host, newid, &bench).is_err() {
+                bench.undo(self, &wish.host);
+                return false;
+            }
+        }
+        config.extend(bench.made().options.clone());
+        self.guests.insert(newid, Guest::new(newid, &wish.host, config));
+        true
+    }
 }

@@ -39,7 +39,7 @@ pub(super) fn next_id(world: &World, request: &Request) -> Outcome {
     }
     let free = (LOWEST..1_000_000).find(|vmid| !world.guests.contains_key(vmid));
     let free = free.ok_or_else(|| "unable to get any free VMID in range [100, 1000000]".to_owned())?;
-    Ok(free.to_string().into())
+    Ok(free.into())
 }
 
 pub(super) fn resources(world: &World, request: &Request) -> Outcome {
@@ -124,36 +124,45 @@ fn storage_rows(world: &World, request: &Request, host: &str) -> Vec<Value> {
         .collect()
 }
 
-/// A guest in the list: number, host, tags, lock and pool as they are, the rest as it was told last.
+/// A guest in the list: what was told last, and live what its file says.
 fn guest_row(world: &World, guest: &Guest) -> Value {
+    let mut row = told_row(world, guest);
+    let live = [
+        ("tags", guest.get("tags")),
+        ("lock", guest.lock()),
+        ("pool", world.pool_of(guest.vmid)),
+        ("hastate", world.ha_state(guest.vmid)),
+    ];
+    for (key, value) in live {
+        if let Some(value) = value {
+            row.insert(key.into(), json!(value));
+        }
+    }
+    row.into()
+}
+
+/// Number and host of a guest as they are, the rest as it was told last.
+pub(super) fn told_row(world: &World, guest: &Guest) -> Map<String, Value> {
     let mut row = Map::new();
     row.insert("id".into(), json!(format!("qemu/{}", guest.vmid)));
     row.insert("type".into(), json!("qemu"));
     row.insert("vmid".into(), json!(guest.vmid));
     row.insert("node".into(), json!(guest.host));
-    for (key, value) in [("tags", guest.get("tags")), ("lock", guest.lock()), ("pool", world.pool_of(guest.vmid))] {
-        if let Some(value) = value {
-            row.insert(key.into(), json!(value));
-        }
+    let Some(seen) = world.known(guest) else {
+        row.insert("status".into(), json!("unknown"));
+        return row;
+    };
+    row.insert("status".into(), json!(seen.status));
+    row.insert("name".into(), json!(seen.name));
+    row.insert("template".into(), json!(u8::from(seen.template)));
+    row.insert("maxcpu".into(), json!(seen.cores));
+    row.insert("maxmem".into(), json!(seen.memory));
+    row.insert("maxdisk".into(), json!(seen.disk));
+    row.insert("uptime".into(), json!(seen.uptime));
+    row.insert("cpu".into(), json!(if seen.running { 0.01 } else { 0.0 }));
+    row.insert("mem".into(), json!(if seen.running { seen.memory / 2 } else { 0 }));
+    for key in ["disk", "diskread", "diskwrite", "netin", "netout"] {
+        row.insert(key.into(), json!(0));
     }
-    match world.known(guest).filter(|_| world.is_up(&guest.host)) {
-        None => {
-            row.insert("status".into(), json!("unknown"));
-        }
-        Some(seen) => {
-            row.insert("status".into(), json!(if seen.running { "running" } else { "stopped" }));
-            row.insert("name".into(), json!(seen.name));
-            row.insert("template".into(), json!(u8::from(seen.template)));
-            row.insert("maxcpu".into(), json!(seen.cores));
-            row.insert("maxmem".into(), json!(seen.memory));
-            row.insert("maxdisk".into(), json!(seen.disk));
-            row.insert("uptime".into(), json!(seen.uptime));
-            row.insert("cpu".into(), json!(if seen.running { 0.01 } else { 0.0 }));
-            row.insert("mem".into(), json!(if seen.running { seen.memory / 2 } else { 0 }));
-            for key in ["disk", "diskread", "diskwrite", "netin", "netout"] {
-                row.insert(key.into(), json!(0));
-            }
-        }
-    }
-    row.into()
+    row
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::api::Version;
 use super::disks::{self, Plan, Workbench};
 use super::drive::{Drive, is_drive};
 use super::{Done, Outcome, Refusal, Request, options, pending, rights};
@@ -15,10 +16,14 @@ use crate::world::tasks::Script;
 
 pub(super) fn get(world: &World, request: &Request) -> Outcome {
     let guest = world.guest(&request.host, request.vmid())?;
-    if let Some(snapshot) = request.text("snapshot") {
-        return Err(format!("snapshot '{snapshot}' does not exist").into());
-    }
-    let config = if request.flag("current") { guest.config.clone() } else { guest.wanted() };
+    let config = match request.text("snapshot") {
+        Some(name) => {
+            let snapshot = guest.snapshots.get(name).ok_or_else(|| format!("snapshot '{name}' does not exist"))?;
+            snapshot.config.clone()
+        }
+        None if request.flag("current") => guest.config.clone(),
+        None => guest.wanted(),
+    };
     let told = config.iter().map(|(key, value)| {
         let value = options::told(world.version, key, &pending::hidden(key, value));
         (key.clone(), value)
@@ -54,7 +59,7 @@ fn judge(world: &mut World, request: &Request) -> Result<Change, Refusal> {
     if request.flag("skiplock") && !who.is_root() {
         return Err(Refusal::parameter("skiplock", "Only root may use this option."));
     }
-    let delete = names(request.text("delete"));
+    let delete = names(request.text("delete").or_else(|| request.text("idlist")));
     let revert = names(request.text("revert"));
     let is_option = |key: &str| !options::NOT_OPTIONS.contains(&key);
     let given: BTreeMap<String, String> = (request.params.iter())
@@ -148,6 +153,7 @@ fn is_known(world: &World, key: &str) -> bool {
 
 pub(super) fn set(world: &mut World, request: &Request) -> Outcome {
     let change = judge(world, request)?;
+    check_early(world, &change)?;
     check_under_lock(world, &change)?;
     let bench = Workbench::default();
     let mut takes = world.draw(&format!("config {}", change.vmid), world.latencies.config);
@@ -164,39 +170,81 @@ pub(super) fn set(world: &mut World, request: &Request) -> Outcome {
     Ok(Done::from(Value::Null).after(takes))
 }
 
+/// Takes drives out: a change that deletes nothing but them.
+pub(super) fn unlink(world: &mut World, request: &Request) -> Outcome {
+    set(world, request)
+}
+
+/// The first line of the task: what was asked for.
+fn headline(request: &Request) -> String {
+    const UNSAID: &[&str] = &["background_delay", "digest", "import-working-storage", "node", "vmid"];
+    let said = request.params.iter().filter(|(key, _)| !UNSAID.contains(key));
+    let said = said.map(|(key, value)| format!("-{key} {}", if key == "cipassword" { "<hidden>" } else { value }));
+    format!("update VM {}: {}", request.vmid(), said.collect::<Vec<_>>().join(" "))
+}
+
 pub(super) fn set_as_task(world: &mut World, request: &Request) -> Outcome {
     let change = judge(world, request)?;
     let (host, vmid) = (change.host.clone(), change.vmid);
-    world.guest(&host, vmid)?;
+    check_early(world, &change)?;
+    let headline = headline(request);
     let lock = LockName::Guest(vmid);
     let patience = lock.patience();
     let span = world.latencies.config;
     let script = Script::new().lock(lock, false, patience).takes(format!("config {vmid}"), span);
-    let script = script.then(move |world, _| {
-        check_under_lock(world, &change).map_err(Refusal::into_text)?;
+    let script = script.then(move |world, task| {
+        check_early(world, &change)?;
+        world.say(task, headline);
+        let guest = world.guest(&change.host, change.vmid)?;
+        let is_set = |key: &String| guest.config.contains_key(key) || guest.pending.contains_key(key);
+        let unset: Vec<String> = change.delete.iter().filter(|key| !is_set(key)).cloned().collect();
+        for key in unset {
+            world.say(task, format!("cannot delete '{key}' - not set in current configuration!"));
+        }
+        check_under_lock(world, &change)?;
         let bench = Workbench::default();
         let (undo, undo_host) = (bench.clone(), change.host.clone());
         let mut script = Script::new().on_failure(move |world| undo.undo(world, &undo_host));
         for plan in change.plans.clone() {
             script = script.and(plan.script(world, &change.host, change.vmid, &bench)?);
         }
-        Ok(script.act(move |world| {
+        Ok(script.then(move |world, task| {
             let made = bench.made().options.clone();
-            commit(world, &change, made).map_err(Refusal::into_text)
+            let has_new_disc = Drive::all(&made).values().any(Drive::is_cloud_init);
+            if has_new_disc && !world.guest(&change.host, change.vmid)?.is_running() {
+                world.say(task, "generating cloud-init ISO");
+            }
+            commit(world, &change, made).map_err(Refusal::into_text)?;
+            Ok(Script::new())
         }))
     });
     Ok(world.begin(&host, "qmconfig", &vmid.to_string(), &request.who.name(), script).into())
 }
 
-/// What is checked once the lock is held.
-fn check_under_lock(world: &World, change: &Change) -> Result<(), Refusal> {
+/// What is checked at once, and again while the lock is held.
+fn check_early(world: &World, change: &Change) -> Result<(), String> {
     let guest = world.guest(&change.host, change.vmid)?;
     if change.digest.as_ref().is_some_and(|digest| *digest != guest.digest()) {
-        return Err("checksum mismatch (file change by other user?)".to_owned().into());
+        return Err("checksum mismatch (file change by other user?)".to_owned());
     }
     if !change.skips_lock {
         guest.check_lock()?;
     }
+    let wanted = guest.wanted();
+    let number = |key: &str| {
+        let text = change.set.get(key).or_else(|| wanted.get(key))?;
+        text.trim_start_matches("current=").parse::<u64>().ok()
+    };
+    let is_asked = change.set.contains_key("memory") || change.set.contains_key("balloon");
+    if is_asked && number("balloon").is_some_and(|balloon| balloon > number("memory").unwrap_or(512)) {
+        return Err("balloon value too large (must be smaller than assigned memory)".to_owned());
+    }
+    Ok(())
+}
+
+/// What is checked only while the lock is held.
+fn check_under_lock(world: &World, change: &Change) -> Result<(), String> {
+    let guest = world.guest(&change.host, change.vmid)?;
     world.check_writable(&change.host, change.vmid)?;
     let wanted = guest.wanted();
     let is_there = |key: &str| {
@@ -205,15 +253,7 @@ fn check_under_lock(world: &World, change: &Change) -> Result<(), Refusal> {
     };
     let order = change.set.get("boot").and_then(|boot| boot.strip_prefix("order=")).unwrap_or_default();
     if let Some(missing) = order.split(';').find(|key| !key.is_empty() && !is_there(key)) {
-        return Err(format!("invalid bootorder: device '{missing}' does not exist'").into());
-    }
-    let number = |key: &str| {
-        let text = change.set.get(key).or_else(|| wanted.get(key))?;
-        text.trim_start_matches("current=").parse::<u64>().ok()
-    };
-    let is_asked = change.set.contains_key("memory") || change.set.contains_key("balloon");
-    if is_asked && number("balloon").is_some_and(|balloon| balloon > number("memory").unwrap_or(512)) {
-        return Err("balloon value too large (must be smaller than assigned memory)".to_owned().into());
+        return Err(format!("invalid bootorder: device '{missing}' does not exist'"));
     }
     let has_cloud_init = |key: &str| {
         let attached = Drive::all(&wanted).into_iter().find(|(other, drive)| other != key && drive.is_cloud_init());
@@ -221,13 +261,19 @@ fn check_under_lock(world: &World, change: &Change) -> Result<(), Refusal> {
     };
     for plan in change.plans.iter().filter(|plan| plan.source == disks::Source::CloudInit) {
         if let Some(other) = has_cloud_init(&plan.key) {
-            return Err(format!("{} - cloud-init drive is already attached at '{other}'", plan.key).into());
+            return Err(format!("{} - cloud-init drive is already attached at '{other}'", plan.key));
         }
     }
     if guest.is_protected() {
-        let leaving = change.delete.iter().find(|key| Drive::of(&guest.config, key).is_some());
-        if let Some(key) = leaving {
-            return Err(format!("can't remove drive '{key}' - protection mode enabled").into());
+        for key in &change.delete {
+            if rights::is_numbered(key, "unused")
+                && let Some(volid) = guest.get(key)
+            {
+                return Err(format!("can't remove unused disk '{volid}' - protection mode enabled"));
+            }
+            if Drive::of(&wanted, key).is_some() {
+                return Err(format!("can't remove drive '{key}' - protection mode enabled"));
+            }
         }
     }
     Ok(())
@@ -251,9 +297,9 @@ fn commit(world: &mut World, change: &Change, made: BTreeMap<String, String>) ->
     for (key, value) in set {
         guest.pending.insert(key, Pending::Set(value));
     }
-    apply(world, change.vmid, change.force);
+    let errors = apply(world, change.vmid, change.force);
     world.effect("config", change.vmid);
-    Ok(())
+    if errors.is_empty() { Ok(()) } else { Err(Refusal::parameters(errors)) }
 }
 
 /// What goes is booted from no more; a disc that is put into a new drive is booted from, after everything else.
@@ -281,9 +327,13 @@ fn keep_boot_order(
     }
 }
 
-/// Lets pending changes hold: all of them if the guest is off, those that can be had if it runs.
-pub(crate) fn apply(world: &mut World, vmid: u32, force: bool) {
-    let Some(guest) = world.guests.get_mut(&vmid) else { return };
+/// Lets pending changes hold: all of them if the guest is off, those that can be had if it runs. What the guest itself would have
+/// had to let go stays pending if nothing runs inside that could; that is told by option.
+pub(crate) fn apply(world: &mut World, vmid: u32, force: bool) -> BTreeMap<String, String> {
+    let mut errors = BTreeMap::new();
+    let lets_go = world.machines.get(vmid).is_some_and(|machine| machine.is_up);
+    let busy = if world.version == Version::Eight { "" } else { " - still busy in guest?" };
+    let Some(guest) = world.guests.get_mut(&vmid) else { return errors };
     let host = guest.host.clone();
     let mut freed = Vec::new();
     for (key, change) in std::mem::take(&mut guest.pending) {
@@ -296,6 +346,12 @@ pub(crate) fn apply(world: &mut World, vmid: u32, force: bool) {
             if guest.get(&key) != will {
                 guest.pending.insert(key, change);
             }
+            continue;
+        }
+        if guest.is_running() && !lets_go && pending::is_let_go(&key, guest.get(&key), will) {
+            let problem = format!("hotplug problem - error on hot-unplugging device '{key}'{busy}\n");
+            errors.insert(key.clone(), problem);
+            guest.pending.insert(key, change);
             continue;
         }
         let old = Drive::of(&guest.config, &key).filter(Drive::is_owned);
@@ -320,6 +376,7 @@ pub(crate) fn apply(world: &mut World, vmid: u32, force: bool) {
         // A volume that cannot be freed stays behind; the vendor only warns.
         let _ = world.stores.free(&host, &volid);
     }
+    errors
 }
 
 /// Keeps a volume that no drive has any more.

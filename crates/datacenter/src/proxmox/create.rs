@@ -23,7 +23,7 @@ pub(super) fn join_pool(world: &mut World, vmid: u32, pool: Option<&str>) {
 pub(super) fn check_pool(world: &World, pool: Option<&str>) -> Result<(), Refusal> {
     match pool {
         Some(pool) if !world.pools.contains_key(pool) => {
-            Err(Refusal::parameter("pool", format!("no such pool '{pool}'")))
+            Err(Refusal::new(403, format!("Permission check failed (pool '{pool}' does not exist)")))
         }
         _ => Ok(()),
     }
@@ -39,6 +39,9 @@ pub(super) fn create(world: &mut World, request: &Request) -> Outcome {
         return Err(Refusal::new(403, "Permission check failed"));
     }
     if let Some(archive) = request.text("archive") {
+        if world.stores.get(&host, archive).is_some() {
+            return Err(Refusal::simulated("restores no backups"));
+        }
         return Err(format!("unable to restore VM {vmid} - volume '{archive}' does not exist").into());
     }
     if request.flag("start") {

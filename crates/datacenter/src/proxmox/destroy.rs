@@ -11,10 +11,13 @@ use crate::world::stores::split;
 use crate::world::tasks::Script;
 
 /// What is looked at before the task begins, and once more inside of it.
-fn check(world: &World, host: &str, vmid: u32) -> Result<(), String> {
+fn check(world: &World, host: &str, vmid: u32, purges: bool) -> Result<(), String> {
     let guest = world.guest(host, vmid)?;
     if guest.is_protected() {
         return Err(format!("can't remove VM {vmid} - protection mode enabled"));
+    }
+    if !purges && world.ha.contains_key(&vmid) {
+        return Err(format!("unable to remove VM {vmid} - used in HA resources and purge parameter not set."));
     }
     if guest.is_running() {
         return Err(format!("VM {vmid} is running - destroy failed"));
@@ -27,13 +30,14 @@ pub(super) fn destroy(world: &mut World, request: &Request) -> Outcome {
     if request.flag("skiplock") && !request.who.is_root() {
         return Err(Refusal::parameter("skiplock", "Only root may use this option."));
     }
-    check(world, &host, vmid)?;
+    let purges = request.flag("purge");
+    check(world, &host, vmid, purges)?;
     let skips_lock = request.flag("skiplock");
     let takes_unreferenced = request.flag("destroy-unreferenced-disks");
     let lock = LockName::Guest(vmid);
     let patience = lock.patience();
     let script = Script::new().lock(lock, false, patience).then(move |world, _| {
-        check(world, &host, vmid)?;
+        check(world, &host, vmid, purges)?;
         let guest = world.guest(&host, vmid)?;
         if !skips_lock {
             guest.check_lock()?;
@@ -65,14 +69,20 @@ pub(super) fn destroy(world: &mut World, request: &Request) -> Outcome {
                 Ok(())
             })
             .takes(format!("destroyed {vmid}"), end)
-            .act(move |world| {
+            .then(move |world, task| {
                 world.access.forget(&format!("/vms/{vmid}"));
                 for pool in world.pools.values_mut() {
                     pool.guests.remove(&vmid);
                 }
+                if purges {
+                    world.say(task, format!("purging VM {vmid} from related configurations.."));
+                    if world.ha.remove(&vmid).is_some() {
+                        world.say(task, format!("NOTE: removed VM {vmid} from HA resource configuration."));
+                    }
+                }
                 world.guests.remove(&vmid);
                 world.effect("destroy", vmid);
-                Ok(())
+                Ok(Script::new())
             }))
     });
     Ok(world.begin(&request.host, "qmdestroy", &vmid.to_string(), &request.who.name(), script).into())

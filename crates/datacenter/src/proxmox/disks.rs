@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::api::Version;
 use super::drive::{self, Drive};
 use super::{Refusal, rights};
 use crate::access::Identity;
+use crate::blueprint::StorageKind;
 use crate::world::World;
+use crate::world::stores::name::VolumeName;
 use crate::world::stores::{CLOUD_INIT_SIZE, Purpose, split};
 use crate::world::tasks::Script;
 
@@ -37,8 +40,8 @@ pub(super) struct Plan {
     pub(super) storage: String,
     pub(super) format: Option<String>,
     pub(super) source: Source,
-    /// Whether a cloud-init drive tells its size.
-    pub(super) tells_size: bool,
+    /// Whether it is a clone of a guest's drive, which tells its size even if it is for cloud-init.
+    pub(super) is_clone: bool,
 }
 
 /// What has been made so far: drives as they are printed, and the volumes behind them.
@@ -89,7 +92,7 @@ pub(super) fn plan(
         storage: String::new(),
         format,
         source: Source::Existing,
-        tells_size: false,
+        is_clone: false,
     };
     if drive.file == "none" {
         return Ok(none);
@@ -124,6 +127,7 @@ pub(super) fn plan(
         return Ok(Plan { storage, source: Source::Empty(size), ..none });
     }
     world.stores.place(host, &storage)?;
+    VolumeName::parse(world.stores.spec(&storage)?.kind, name)?;
     check_volume(world, who, host, vmid, &drive.file)?;
     Ok(Plan { storage, ..none })
 }
@@ -190,6 +194,63 @@ fn check_import(
     }
 }
 
+/// The file that a volume is, if its storage is a folder.
+fn path(world: &World, volid: &str) -> Option<String> {
+    let (storage, name) = split(volid)?;
+    let kind = world.stores.spec(storage).ok()?.kind;
+    let name = VolumeName::parse(kind, name).ok().filter(|_| kind == StorageKind::Dir)?;
+    Some(name.path(kind, storage))
+}
+
+/// What is said of a new file for a disk.
+fn formatted(world: &World, host: &str, volid: &str) -> Option<String> {
+    let (path, volume) = (path(world, volid)?, world.stores.get(host, volid)?);
+    let size = volume.size;
+    Some(match volume.format.as_str() {
+        "qcow2" => format!(
+            "Formatting '{path}', fmt=qcow2 cluster_size=65536 extended_l2=off preallocation=metadata \
+             compression_type=zlib size={size} lazy_refcounts=off refcount_bits=16"
+        ),
+        format => format!("Formatting '{path}', fmt={format} size={size} preallocation=off"),
+    })
+}
+
+/// What is said of a new file that holds only what differs from another. `base` is that other's place, seen from the new one.
+pub(super) fn formatted_link(world: &World, host: &str, volid: &str, base: &str) -> Option<String> {
+    let (path, volume) = (path(world, volid)?, world.stores.get(host, volid)?);
+    let clusters = match world.version {
+        Version::Eight => "cluster_size=65536 extended_l2=off",
+        Version::Nine => "cluster_size=131072 extended_l2=on preallocation=metadata",
+    };
+    let format = base.rsplit('.').next().unwrap_or("raw");
+    Some(format!(
+        "Formatting '{path}', fmt=qcow2 {clusters} compression_type=zlib size={} backing_file={base} \
+         backing_fmt={format} lazy_refcounts=off refcount_bits=16",
+        volume.size
+    ))
+}
+
+/// How far a copy has come.
+fn transferred(size: u64, percent: u64) -> String {
+    let shown = |bytes: u64| {
+        let mut left = bytes as f64;
+        let mut unit = "B";
+        for next in ["KiB", "MiB", "GiB", "TiB"] {
+            if left < 1024.0 {
+                break;
+            }
+            left /= 1024.0;
+            unit = next;
+        }
+        format!("{left:.1} {unit}")
+    };
+    format!(
+        "transferred {} of {} ({percent}.00%)",
+        shown(size / 100 * percent + size % 100 * percent / 100),
+        shown(size)
+    )
+}
+
 impl Plan {
     /// What the new volume will hold at most.
     fn size(&self, world: &World, host: &str) -> Result<u64, String> {
@@ -199,9 +260,21 @@ impl Plan {
             Source::CloudInit => Ok(CLOUD_INIT_SIZE),
             Source::Copy(from) => {
                 let source = world.stores.get(host, from).map(|source| source.size);
-                source.ok_or_else(|| format!("cannot import from '{from}' - could not get size of {from}"))
+                source.ok_or_else(|| match path(world, from) {
+                    Some(path) => format!("failed to stat '{path}'"),
+                    None => format!("cannot import from '{from}' - could not get size of {from}"),
+                })
             }
         }
+    }
+
+    /// The format of the new volume: the one that is asked for, or that of what is copied into files.
+    fn format(&self, world: &World, host: &str) -> Option<String> {
+        let Source::Copy(from) = &self.source else { return self.format.clone() };
+        let is_file = world.stores.spec(&self.storage).is_ok_and(|spec| spec.kind == StorageKind::Dir);
+        let format = world.stores.get(host, from).filter(|_| is_file).map(|volume| volume.format.clone());
+        let is_disk = |format: &String| ["raw", "qcow2", "vmdk"].contains(&format.as_str());
+        self.format.clone().or_else(|| format.filter(is_disk))
     }
 
     fn allocate(&self, world: &mut World, host: &str, vmid: u32, bench: &Workbench) -> Result<String, String> {
@@ -209,7 +282,8 @@ impl Plan {
         let purpose = if self.source == Source::CloudInit { Purpose::CloudInit } else { Purpose::Disk };
         let epoch = world.epoch();
         let target = (vmid, purpose);
-        let volid = world.stores.allocate(host, &self.storage, target, self.format.as_deref(), (size, epoch))?;
+        let format = self.format(world, host);
+        let volid = world.stores.allocate(host, &self.storage, target, format.as_deref(), (size, epoch))?;
         bench.made().volumes.push(volid.clone());
         if !matches!(self.source, Source::Copy(_)) {
             world.stores.fault(&volid)?;
@@ -228,7 +302,7 @@ impl Plan {
         if self.source == Source::CloudInit {
             drive.options.insert("media".to_owned(), "cdrom".to_owned());
         }
-        if self.source != Source::CloudInit || self.tells_size {
+        if self.source != Source::CloudInit || self.is_clone {
             drive.options.insert("size".to_owned(), drive::print_size(size));
         }
         let printed = drive.print(world.version, &self.key)?;
@@ -241,7 +315,7 @@ impl Plan {
         let mut drive = self.drive.clone();
         if split(&drive.file).is_some() {
             let volume = world.stores.get(host, &drive.file);
-            let volume = volume.ok_or_else(|| format!("volume {} does not exist", drive.file))?;
+            let volume = volume.ok_or_else(|| format!("volume '{}' does not exist", drive.file))?;
             drive.options.insert("size".to_owned(), drive::print_size(volume.size));
         }
         let printed = drive.print(world.version, &self.key)?;
@@ -279,22 +353,43 @@ impl Plan {
         let (allocate, copy) = (world.latencies.allocate, world.latencies.full_copy);
         let patience = lock.patience();
         let script = Script::new().lock(lock.clone(), false, patience).takes(format!("allocate {vmid}"), allocate);
-        Ok(script.then(move |world, _| {
+        Ok(script.then(move |world, task| {
+            self.size(world, &host)?;
+            match &self.source {
+                Source::Copy(from) if !self.is_clone => {
+                    world.say(task, format!("create full clone of drive ({from})"));
+                }
+                _ if self.is_clone => {
+                    world.say(task, format!("create full clone of drive {} ({})", self.key, self.drive.file));
+                }
+                _ => {}
+            }
             let volid = self.allocate(world, &host, vmid, &bench)?;
+            if let Some(line) = formatted(world, &host, &volid) {
+                world.say(task, line);
+            }
+            let is_copy = matches!(self.source, Source::Copy(_));
+            if world.version == Version::Nine && (is_copy || self.is_clone) {
+                world.say(task, format!("allocated target volume '{volid}'"));
+            }
             let script = Script::new().unlock(lock);
-            let script = if matches!(self.source, Source::Copy(_)) {
-                script.takes(format!("copy {vmid} {}", self.key), copy)
-            } else {
-                script
-            };
+            let script = if is_copy { script.takes(format!("copy {vmid} {}", self.key), copy) } else { script };
             Ok(script.then(move |world, task| {
                 let finished = self.finish(world, &host, &volid, &bench);
                 if finished.as_ref().is_err_and(|error| error.starts_with("copy failed")) {
                     world.say(task, "qemu-img: error while writing: No space left on device");
                 }
                 finished?;
-                let printed = bench.made().options.get(&self.key).cloned().unwrap_or_default();
-                world.say(task, format!("{}: successfully created disk '{printed}'", self.key));
+                if is_copy {
+                    let size = world.stores.get(&host, &volid).map_or(0, |volume| volume.size);
+                    for percent in [0, 50, 100, 100] {
+                        world.say(task, transferred(size, percent));
+                    }
+                }
+                if !self.is_clone {
+                    let printed = bench.made().options.get(&self.key).cloned().unwrap_or_default();
+                    world.say(task, format!("{}: successfully created disk '{printed}'", self.key));
+                }
                 Ok(Script::new())
             }))
         }))

@@ -2,17 +2,20 @@
 
 use serde_json::{Map, Value, json};
 
-use super::api::Version;
+use super::api::{self, Version};
 use super::drive::Drive;
-use super::{Outcome, Request};
+use super::{Outcome, Request, rights};
 use crate::blueprint::StorageKind;
 use crate::world::World;
 use crate::world::guest::Guest;
 use crate::world::stores::name::VolumeName;
 use crate::world::stores::split;
 
-fn row(world: &World, guest: &Guest) -> Map<String, Value> {
+/// A guest in the list of its host; `is_full` with what its own monitor tells.
+fn row(world: &World, guest: &Guest, is_full: bool) -> Map<String, Value> {
     let seen = world.observe(guest);
+    let is_nine = world.version == Version::Nine;
+    let used = if seen.running { seen.memory / 2 } else { 0 };
     let mut row = Map::new();
     row.insert("vmid".into(), json!(guest.vmid));
     row.insert("name".into(), json!(seen.name));
@@ -22,12 +25,21 @@ fn row(world: &World, guest: &Guest) -> Map<String, Value> {
     row.insert("maxdisk".into(), json!(seen.disk));
     row.insert("uptime".into(), json!(seen.uptime));
     row.insert("cpu".into(), json!(if seen.running { 0.01 } else { 0.0 }));
-    row.insert("mem".into(), json!(if seen.running { seen.memory / 2 } else { 0 }));
-    for key in ["disk", "diskread", "diskwrite", "netin", "netout"] {
+    row.insert("mem".into(), json!(used));
+    for key in ["disk", "netin", "netout"] {
         row.insert(key.into(), json!(0));
     }
-    if seen.running {
-        row.insert("pid".into(), json!(100_000 + guest.vmid));
+    if is_nine {
+        row.insert("memhost".into(), json!(used));
+    }
+    if guest.config.keys().any(|key| rights::is_numbered(key, "serial")) {
+        row.insert("serial".into(), json!(1));
+    }
+    if let Some(balloon) =
+        guest.get("balloon").and_then(|balloon| balloon.parse::<u64>().ok()).filter(|least| *least > 0)
+    {
+        row.insert("balloon_min".into(), json!(balloon << 20));
+        row.insert("shares".into(), json!(guest.get("shares").and_then(|it| it.parse().ok()).unwrap_or(1000_u64)));
     }
     if seen.template {
         row.insert("template".into(), json!(1));
@@ -37,63 +49,107 @@ fn row(world: &World, guest: &Guest) -> Map<String, Value> {
             row.insert(key.into(), json!(value));
         }
     }
+    if seen.running {
+        row.insert("pid".into(), json!(100_000 + guest.vmid));
+        if is_nine {
+            for what in ["cpu", "io", "memory"] {
+                row.insert(format!("pressure{what}some"), json!(0));
+                row.insert(format!("pressure{what}full"), json!(0));
+            }
+        }
+    }
+    if is_full {
+        row.insert("qmpstatus".into(), json!(seen.status));
+        if seen.running {
+            row.extend(monitored(world, guest));
+        }
+    }
     row
+}
+
+/// What the monitor of a guest that runs tells, and its network devices.
+fn monitored(world: &World, guest: &Guest) -> Map<String, Value> {
+    let mut told = Map::new();
+    let nics: Map<String, Value> = (guest.config.keys())
+        .filter_map(|key| key.strip_prefix("net").filter(|_| rights::is_numbered(key, "net")))
+        .map(|number| (format!("tap{}i{number}", guest.vmid), json!({ "netin": 0, "netout": 0 })))
+        .collect();
+    if !nics.is_empty() {
+        told.insert("nics".into(), nics.into());
+    }
+    told.insert("diskread".into(), json!(0));
+    told.insert("diskwrite".into(), json!(0));
+    told.insert("running-qemu".into(), json!("10.1.2"));
+    let board = guest.get("machine").unwrap_or("pc").split(',').next().unwrap_or_default();
+    let running = match board.strip_prefix("type=").unwrap_or(board) {
+        "q35" => "pc-q35-10.1+pve0",
+        "pc" | "" => "pc-i440fx-10.1+pve0",
+        versioned => versioned,
+    };
+    told.insert("running-machine".into(), json!(running));
+    if let Some(machine) = world.machines.get(guest.vmid).filter(|_| guest.get("balloon") != Some("0")) {
+        let memory = world.observe(guest).memory;
+        told.insert("balloon".into(), json!(memory));
+        if machine.is_up {
+            told.insert("freemem".into(), json!(memory / 2));
+        }
+    }
+    told
 }
 
 pub(super) fn list(world: &World, request: &Request) -> Outcome {
     let of_host = world.guests.values().filter(|guest| guest.host == request.host);
     let visible = of_host.filter(|guest| world.may(&request.who, &format!("/vms/{}", guest.vmid), &["VM.Audit"]));
-    Ok(visible.map(|guest| Value::from(row(world, guest))).collect::<Vec<_>>().into())
+    let is_full = request.flag("full");
+    Ok(visible.map(|guest| Value::from(row(world, guest, is_full))).collect::<Vec<_>>().into())
 }
 
 pub(super) fn status(world: &World, request: &Request) -> Outcome {
     let guest = world.guest(&request.host, request.vmid())?;
-    let mut row = row(world, guest);
-    row.insert("qmpstatus".into(), json!(if guest.is_running() { "running" } else { "stopped" }));
-    row.insert("ha".into(), json!({ "managed": 0 }));
-    if let Some(machine) = world.machines.get(guest.vmid) {
-        if machine.agent {
-            row.insert("agent".into(), json!(1));
-        }
-        row.insert("running-qemu".into(), json!("10.1.2"));
-        row.insert("running-machine".into(), json!("pc-i440fx-10.1+pve0"));
+    let mut row = row(world, guest, true);
+    let managed = world.is_managed(guest.vmid);
+    let mut ha = Map::from_iter([("managed".to_owned(), json!(u8::from(managed)))]);
+    if managed {
+        ha.insert("state".into(), json!(world.ha_state(guest.vmid)));
+    }
+    row.insert("ha".into(), ha.into());
+    let agent = guest.get("agent").and_then(|agent| api::properties(world.version, "agent", agent).ok());
+    if agent.is_some_and(|agent| agent.get("enabled").is_some_and(|flag| flag == "1")) {
+        row.insert("agent".into(), json!(1));
     }
     Ok(Value::from(row).into())
 }
 
-/// The snapshots of a guest. None can be taken here, so there is only what it is now.
-pub(super) fn snapshots(world: &World, request: &Request) -> Outcome {
-    let guest = world.guest(&request.host, request.vmid())?;
-    Ok(json!([{
-        "name": "current", "digest": guest.digest(), "running": u8::from(guest.is_running()),
-        "description": "You are here!",
-    }])
-    .into())
+/// Whether all volumes of a guest can do this.
+pub(super) fn has_feature(world: &World, guest: &Guest, feature: &str) -> Result<bool, String> {
+    let mut has_feature = true;
+    for drive in Drive::all(&guest.config).values().filter(|drive| !drive.is_cdrom()) {
+        let Some((storage, name)) = split(&drive.file).filter(|_| !drive.file.starts_with('/')) else {
+            return Ok(false);
+        };
+        let kind = world.stores.spec(storage)?.kind;
+        has_feature &= can(world.version, kind, feature, &VolumeName::parse(kind, name)?);
+    }
+    Ok(has_feature)
 }
 
 /// Whether the storages of a guest's disks can do something, and on which hosts all of its volumes are.
 pub(super) fn feature(world: &World, request: &Request) -> Outcome {
     let guest = world.guest(&request.host, request.vmid())?;
-    if let Some(name) = request.text("snapname") {
+    if let Some(name) = request.text("snapname").filter(|name| !guest.snapshots.contains_key(*name)) {
         return Err(format!("snapshot '{name}' does not exist").into());
     }
-    let feature = request.text("feature").unwrap_or_default();
-    let mut has_feature = true;
+    let has_feature = has_feature(world, guest, request.text("feature").unwrap_or_default())?;
     let mut hosts: Vec<&String> = world.hosts.keys().collect();
     for drive in Drive::all(&guest.config).values() {
         let volume = split(&drive.file).filter(|_| !drive.file.starts_with('/'));
-        if let Some((storage, name)) = volume {
+        if let Some((storage, _)) = volume {
             let spec = world.stores.spec(storage)?;
             if !spec.hosts.is_empty() {
                 hosts.retain(|host| spec.hosts.contains(host));
             } else if !spec.shared {
                 hosts.retain(|host| **host == request.host);
             }
-            if !drive.is_cdrom() {
-                has_feature &= can(world.version, spec.kind, feature, &VolumeName::parse(spec.kind, name)?);
-            }
-        } else if !drive.is_cdrom() {
-            has_feature = false;
         }
     }
     Ok(json!({ "hasFeature": u8::from(has_feature), "nodes": hosts }).into())

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::Done;
 use super::api::Version;
+use super::{Done, Outcome, Request};
+use crate::world::World;
 
 const NODE: &[&str] = &[
     "aplinfo",
@@ -49,6 +50,32 @@ const NODE: &[&str] = &[
     "wakeonlan",
 ];
 
+const CLUSTER: &[&str] = &[
+    "acme",
+    "backup",
+    "backup-info",
+    "bulk-action",
+    "ceph",
+    "config",
+    "firewall",
+    "ha",
+    "jobs",
+    "log",
+    "mapping",
+    "metrics",
+    "nextid",
+    "notifications",
+    "options",
+    "qemu",
+    "replication",
+    "resources",
+    "status",
+    "tasks",
+    "sdn",
+];
+
+const ACCESS: &[&str] = &["users", "groups", "roles", "acl", "domains", "openid", "tfa", "ticket", "password"];
+
 const GUEST: &[&str] = &[
     "config",
     "cloudinit",
@@ -86,6 +113,34 @@ pub(super) fn node(version: Version) -> Done {
         }
         Version::Nine => listed("name", names),
     }
+}
+
+pub(super) fn root() -> Done {
+    listed("subdir", ["version", "cluster", "nodes", "storage", "access", "pools"].into_iter())
+}
+
+pub(super) fn cluster(version: Version) -> Done {
+    let newer = ["bulk-action", "qemu"];
+    listed("name", CLUSTER.iter().copied().filter(|name| version == Version::Nine || !newer.contains(name)))
+}
+
+pub(super) fn access() -> Done {
+    listed("subdir", ACCESS.iter().copied())
+}
+
+pub(super) fn ha(version: Version) -> Done {
+    let names: &[&str] = match version {
+        Version::Eight => &["status", "resources", "groups"],
+        Version::Nine => &["status", "resources", "groups", "rules"],
+    };
+    listed("id", names.iter().copied())
+}
+
+/// What can be done to a guest's power. Here the vendor does look.
+pub(super) fn status(world: &World, request: &Request) -> Outcome {
+    world.guest(&request.host, request.vmid())?;
+    let names = ["current", "start", "stop", "reset", "shutdown", "suspend", "reboot"];
+    Ok(listed("subdir", names.into_iter()))
 }
 
 pub(super) fn guest() -> Done {

@@ -10,8 +10,8 @@ use crate::world::guest::Guest;
 
 pub(super) fn version(version: Version) -> Done {
     match version {
-        Version::Eight => json!({ "version": "8.4.14", "release": "8.4", "repoid": "b502d23c55afcba1" }),
-        Version::Nine => json!({ "version": "9.2.11", "release": "9.2", "repoid": "3c5f9a7e21d04b86" }),
+        Version::Eight => json!({ "version": "8.4.21", "release": "8.4", "repoid": "2606ac85" }),
+        Version::Nine => json!({ "version": "9.2.11", "release": "9.2", "repoid": "14a22df3" }),
     }
     .into()
 }
@@ -71,8 +71,8 @@ pub(super) fn status(world: &World, request: &Request) -> Outcome {
     };
     let used = world.memory_used(&host.name);
     let manager = match world.version {
-        Version::Eight => "pve-manager/8.4.14/b502d23c55afcba1",
-        Version::Nine => "pve-manager/9.2.11/3c5f9a7e21d04b86",
+        Version::Eight => "pve-manager/8.4.21/2606ac85",
+        Version::Nine => "pve-manager/9.2.11/14a22df3",
     };
     Ok(json!({
         "uptime": world.host_uptime(),
@@ -99,7 +99,7 @@ pub(super) fn network(world: &World, request: &Request) -> Outcome {
         wanted.is_none_or(|kind| ["bridge", "any_bridge", "any_local_bridge", "include_sdn"].contains(&kind));
     let bridges = world.bridges.iter().filter(|_| is_bridge_wanted).enumerate().map(|(at, name)| {
         json!({
-            "iface": name, "type": "bridge", "active": 1, "autostart": 1, "exists": 1, "priority": at + 3,
+            "iface": name, "type": "bridge", "active": 1, "autostart": 1, "priority": at + 3,
             "method": "static", "method6": "manual", "families": ["inet"], "bridge_ports": format!("eno{}", at + 1),
             "bridge_stp": "off", "bridge_fd": "0", "cidr": format!("192.168.{}.2/24", at + 1),
             "address": format!("192.168.{}.2", at + 1), "netmask": "24",

@@ -17,6 +17,7 @@ pub(super) const NOT_OPTIONS: &[&str] = &[
     "digest",
     "force",
     "ha-managed",
+    "idlist",
     "import-working-storage",
     "live-restore",
     "node",

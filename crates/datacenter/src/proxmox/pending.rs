@@ -50,6 +50,18 @@ pub(super) fn holds_at_once(guest: &Guest, key: &str, was: Option<&str>, will: O
     key == "balloon" && was.is_some_and(|was| was != "0") && will.is_some_and(|will| will != "0")
 }
 
+/// Whether the guest itself must let a device go before the change can hold.
+pub(super) fn is_let_go(key: &str, was: Option<&str>, will: Option<&str>) -> bool {
+    let Some(was) = was else { return false };
+    if rights::is_numbered(key, "net") {
+        // A device is another by its model and address; bridge and rate are changed in passing.
+        let device = |value: &str| value.split(',').next().map(str::to_owned);
+        return will.is_none_or(|will| device(will) != device(was));
+    }
+    let volume = |value: &str| value.split(',').next().map(str::to_owned);
+    rights::is_numbered(key, "virtio") && will.is_none_or(|will| volume(will) != volume(was))
+}
+
 pub(super) fn list(world: &World, request: &Request) -> Outcome {
     let guest = world.guest(&request.host, request.vmid())?;
     let mut keys: Vec<&String> = guest.config.keys().chain(guest.pending.keys()).collect();
@@ -103,6 +115,14 @@ mod tests {
             Some("x"),
             Some("y")
         )));
+    }
+
+    #[test]
+    fn a_device_is_let_go_where_it_becomes_another() {
+        let one = Some("virtio=BC:24:11:00:00:01,bridge=vmbr0");
+        assert!(!is_let_go("net0", one, Some("virtio=BC:24:11:00:00:01,bridge=vmbr1")));
+        assert!(is_let_go("net0", one, Some("virtio=BC:24:11:00:00:02,bridge=vmbr0")) && is_let_go("net0", one, None));
+        assert!(!is_let_go("net1", None, one) && !is_let_go("scsi1", Some("local:1/x"), None));
     }
 
     #[test]

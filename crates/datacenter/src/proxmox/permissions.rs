@@ -106,7 +106,7 @@ pub(super) fn list(world: &World, request: &Request) -> Outcome {
         paths.insert(path.to_owned());
     } else {
         paths.extend(["/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"].map(Into::into));
-        paths.extend(world.access.paths().map(Into::into));
+        paths.extend(world.access.tree());
         for (name, pool) in &world.pools {
             paths.insert(format!("/pool/{name}"));
             paths.extend(pool.guests.iter().map(|vmid| format!("/vms/{vmid}")));

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::api::Version;
-use super::{Outcome, Refusal, Request};
+use super::{Outcome, Refusal, Request, cluster};
 use crate::world::{Pool, World};
 
 fn row(name: &str, pool: &Pool) -> Map<String, Value> {
@@ -15,18 +15,12 @@ fn row(name: &str, pool: &Pool) -> Map<String, Value> {
     row
 }
 
+/// The members of a pool, guests as they were told last. Who may see the pool sees all of them.
 fn members(world: &World, request: &Request, pool: &Pool) -> Vec<Value> {
-    let guests = pool.guests.iter().filter_map(|vmid| world.guests.get(vmid));
-    let visible = guests.filter(|guest| world.may(&request.who, &format!("/vms/{}", guest.vmid), &["VM.Audit"]));
-    let mut members: Vec<Value> = visible
-        .map(|guest| {
-            json!({
-                "id": format!("qemu/{}", guest.vmid), "type": "qemu", "vmid": guest.vmid, "node": guest.host,
-                "name": guest.get("name"), "status": if guest.is_running() { "running" } else { "stopped" },
-            })
-        })
-        .collect();
-    for storage in &pool.storages {
+    let wants = |kind: &str| request.text("type").is_none_or(|wanted| wanted == kind);
+    let guests = pool.guests.iter().filter_map(|vmid| world.guests.get(vmid)).filter(|_| wants("qemu"));
+    let mut members: Vec<Value> = guests.map(|guest| Value::from(cluster::told_row(world, guest))).collect();
+    for storage in pool.storages.iter().filter(|_| wants("storage")) {
         let hosts = world.hosts.keys().filter(|host| world.stores.place(host, storage).is_ok());
         members.extend(hosts.map(|host| {
             json!({ "id": format!("storage/{host}/{storage}"), "type": "storage", "storage": storage, "node": host })

@@ -60,11 +60,14 @@ fn status_row(world: &World, spec: &Storage, host: &str) -> Result<Map<String, V
     row.insert("type".into(), json!(spec.kind.word()));
     row.insert("content".into(), json!(spec.content.join(",")));
     row.insert("shared".into(), json!(u8::from(spec.shared)));
-    row.insert("active".into(), json!(1));
     row.insert("enabled".into(), json!(1));
-    row.insert("total".into(), json!(spec.total));
+    // A host that is too busy to look says that there is nothing, rather than that it does not know.
+    let is_active = world.stores.is_active(&place);
+    let (total, used) = if is_active { (spec.total, used) } else { (0, 0) };
+    row.insert("active".into(), json!(u8::from(is_active)));
+    row.insert("total".into(), json!(total));
     row.insert("used".into(), json!(used));
-    row.insert("avail".into(), json!(spec.total.saturating_sub(used)));
+    row.insert("avail".into(), json!(total.saturating_sub(used)));
     Ok(row)
 }
 
@@ -79,8 +82,11 @@ pub(super) fn of_node(world: &World, request: &Request) -> Outcome {
     let rows = rows.filter_map(|spec| {
         let mut row = status_row(world, spec, &request.host).ok()?;
         row.insert("storage".into(), json!(spec.name));
-        let used = row.get("used").and_then(Value::as_f64).unwrap_or(0.0);
-        row.insert("used_fraction".into(), json!(used / spec.total.max(1) as f64));
+        let number = |key: &str| row.get(key).and_then(Value::as_f64).unwrap_or(0.0);
+        let (used, total) = (number("used"), number("total"));
+        if total > 0.0 {
+            row.insert("used_fraction".into(), json!(used / total));
+        }
         Some(Value::from(row))
     });
     Ok(rows.collect::<Vec<_>>().into())
@@ -91,7 +97,7 @@ pub(super) fn status(world: &World, request: &Request) -> Outcome {
     Ok(Value::from(status_row(world, spec, &request.host)?).into())
 }
 
-fn volume_row(storage: &str, name: &str, volume: &Volume) -> Map<String, Value> {
+fn volume_row(kind: StorageKind, storage: &str, name: &str, volume: &Volume) -> Map<String, Value> {
     let mut row = Map::new();
     row.insert("volid".into(), json!(format!("{storage}:{name}")));
     row.insert("content".into(), json!(volume.content));
@@ -103,7 +109,12 @@ fn volume_row(storage: &str, name: &str, volume: &Volume) -> Map<String, Value> 
     if let Some(vmid) = volume.vmid {
         row.insert("vmid".into(), json!(vmid));
     }
-    if let Some(parent) = &volume.parent {
+    let is_file = kind == StorageKind::Dir;
+    if is_file && volume.content == "images" {
+        let parent = volume.parent.as_ref().map(|parent| format!("../{parent}"));
+        row.insert("parent".into(), json!(parent));
+        row.insert("used".into(), json!(volume.written));
+    } else if let Some(parent) = &volume.parent {
         row.insert("parent".into(), json!(parent));
     }
     row
@@ -115,9 +126,10 @@ pub(super) fn volumes(world: &World, request: &Request) -> Outcome {
     let (content, vmid) = (request.text("content"), request.params.number("vmid"));
     let rows = world.stores.volumes(&place).filter(|(_, volume)| {
         content.is_none_or(|content| content == volume.content)
-            && vmid.is_none_or(|vmid| volume.vmid.map(i64::from) == Some(vmid))
+            && vmid.is_none_or(|vmid| volume.vmid.is_none_or(|owner| i64::from(owner) == vmid))
     });
-    Ok(rows.map(|(name, volume)| Value::from(volume_row(storage, name, volume))).collect::<Vec<_>>().into())
+    let kind = world.stores.spec(storage)?.kind;
+    Ok(rows.map(|(name, volume)| Value::from(volume_row(kind, storage, name, volume))).collect::<Vec<_>>().into())
 }
 
 /// The name, within its storage, of the volume that a path names: in full, or not.
@@ -143,7 +155,7 @@ pub(super) fn volume(world: &World, request: &Request) -> Outcome {
     world.stores.place(&request.host, storage)?;
     let volume = world.stores.get(&request.host, &volid);
     let volume = volume.ok_or_else(|| format!("volume_size_info on '{volid}' failed - no such volume"))?;
-    let mut row = volume_row(storage, name, volume);
+    let mut row = volume_row(kind, storage, name, volume);
     for key in ["volid", "content", "ctime", "vmid"] {
         row.remove(key);
     }
@@ -155,17 +167,24 @@ pub(super) fn volume(world: &World, request: &Request) -> Outcome {
 pub(super) fn delete(world: &mut World, request: &Request) -> Outcome {
     let (storage, name) = (request.text("storage").unwrap_or_default(), volume_name(request)?);
     let (host, volid) = (request.host.clone(), format!("{storage}:{name}"));
-    let owner = VolumeName::parse(world.stores.spec(storage)?.kind, name)?.owner;
+    let kind = world.stores.spec(storage)?.kind;
+    let parsed = VolumeName::parse(kind, name)?;
+    let (owner, path) = (parsed.owner, parsed.path(kind, storage));
     world.require(&request.who, &format!("/storage/{storage}"), &["Datastore.Allocate"])?;
     world.stores.place(&host, storage)?;
     let lock = world.stores.lock_name(&host, storage)?;
     let (patience, span) = (lock.patience(), world.latencies.destroy);
     let id = owner.map_or_else(|| storage.to_owned(), |owner| format!("{owner}@{storage}"));
     let purpose = format!("free {volid}");
-    let script = Script::new().lock(lock, false, patience).takes(purpose, span).act(move |world| {
-        world.stores.free(&host, &volid)?;
-        world.effect("delete", &volid);
-        Ok(())
+    let script = Script::new().lock(lock, false, patience).takes(purpose, span).then(move |world, task| {
+        if kind == StorageKind::Dir && world.stores.get(&host, &volid).is_none() {
+            world.say(task, format!("disk image '{path}' does not exist"));
+        } else {
+            world.stores.free(&host, &volid)?;
+            world.effect("delete", &volid);
+        }
+        world.say(task, format!("Removed volume '{volid}'"));
+        Ok(Script::new())
     });
     Ok(world.begin(&request.host, "imgdel", &id, &request.who.name(), script).into())
 }

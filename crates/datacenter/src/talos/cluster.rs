@@ -51,8 +51,7 @@ pub(crate) struct KubeNode {
     pub(crate) is_silent: bool,
     pub(crate) is_unschedulable: bool,
     pub(crate) addresses: Vec<String>,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) taints: BTreeMap<String, String>,
+    /// The version of its kubelet, as it was when that last started.
     pub(crate) version: String,
 }
 
@@ -259,7 +258,6 @@ impl World {
         let now = self.now;
         let Some(node) = self.talos.nodes.get(&vmid) else { return };
         let Some(config) = node.config() else { return };
-        let (labels, taints) = config.labels_and_taints();
         let kube_node = KubeNode {
             vmid,
             since: now,
@@ -268,12 +266,23 @@ impl World {
             is_silent: false,
             is_unschedulable: false,
             addresses: node.addresses().iter().map(|(address, _)| address.to_string()).collect(),
-            labels,
-            taints,
             version: config.kubernetes_version.clone(),
         };
         let (key, name) = (config.key.clone(), node.hostname());
         self.talos.cluster_mut(&key, config.clone().as_ref()).nodes.insert(name, kube_node);
+    }
+
+    /// The kubelet has started: its version is that of the configuration.
+    pub(super) fn kubelet_started(&mut self, vmid: u32) {
+        let now = self.now;
+        let Some(boot) = self.talos.boot_mut(vmid) else { return };
+        (boot.runs_kubelet, boot.has_run_kubelet) = (true, true);
+        boot.serve(now, "kubelet", "Running", Some(true));
+        let Some(config) = boot.config.clone() else { return };
+        let Some(cluster) = self.talos.clusters.get_mut(&config.key) else { return };
+        for node in cluster.nodes.values_mut().filter(|node| node.vmid == vmid) {
+            node.version.clone_from(&config.kubernetes_version);
+        }
     }
 
     pub(super) fn talos_ready(&mut self, vmid: u32) {
@@ -311,7 +320,7 @@ impl World {
     /// Whether a node may hold an address that control planes share.
     fn is_candidate(&self, vmid: u32) -> bool {
         let Some(boot) = self.talos.boot(vmid) else { return false };
-        !boot.stage.is_ending() && boot.is_healthy("etcd") && boot.runs_kubelet && self.has_etcd(vmid)
+        !boot.stage.is_ending() && boot.is_healthy("etcd") && boot.has_run_kubelet && self.has_etcd(vmid)
     }
 
     fn settle_vips(&mut self, key: &str, nodes: &[u32]) {

@@ -13,7 +13,9 @@ mod conflicts;
 mod decode;
 pub(crate) mod keys;
 mod kubernetes;
+mod names;
 mod rules;
+mod selectors;
 pub(crate) mod shapes;
 #[cfg(test)]
 mod tests;
@@ -111,13 +113,27 @@ pub(crate) struct Accepted {
 }
 
 impl Config {
-    /// Reads and judges a configuration as a node of this version does.
-    pub(crate) fn accept(minor: Minor, text: &str) -> Result<Accepted, String> {
-        let documents = decode::decode(minor, text)?;
-        let warnings = rules::judge(minor, &documents)?;
-        kubernetes::judge_versions(minor, &documents)?;
+    /// Reads and judges a configuration as a node of this version does: `1.13.9`.
+    pub(crate) fn accept(minor: Minor, version: &str, text: &str) -> Result<Accepted, String> {
+        let (documents, warnings) = Self::judge(minor, version, text, true)?;
         let config = Self::of(text, documents).ok_or_else(|| NO_MACHINE.to_owned())?;
         Ok(Accepted { config: Arc::new(config), warnings })
+    }
+
+    /// The documents of a configuration that holds, and what is to be said about them; it may have to be that of a machine.
+    pub(crate) fn judge(
+        minor: Minor,
+        version: &str,
+        text: &str,
+        is_whole: bool,
+    ) -> Result<(Vec<Document>, Vec<String>), String> {
+        let documents = decode::decode(minor, text)?;
+        if is_whole && !documents.iter().any(|document| document.kind.is_none()) {
+            return Err(NO_MACHINE.to_owned());
+        }
+        let warnings = rules::judge(minor, &documents)?;
+        kubernetes::judge_versions(minor, version, &documents)?;
+        Ok((documents, warnings))
     }
 
     fn of(text: &str, documents: Vec<Document>) -> Option<Self> {

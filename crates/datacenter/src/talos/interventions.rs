@@ -103,7 +103,7 @@ impl Datacenter {
     pub fn configure_node(&self, vmid: u32, text: &str) -> Result<(), String> {
         let mut world = self.world();
         let node = world.talos.nodes.get_mut(&vmid).ok_or("no such node")?;
-        let accepted = Config::accept(node.image.minor(), text)?;
+        let accepted = Config::accept(node.image.minor(), node.image.version.trim_start_matches('v'), text)?;
         node.disk.config = Some(accepted.config.clone());
         world.talos_begin(vmid, accepted.config);
         world.touch();

@@ -144,6 +144,8 @@ pub(crate) struct Boot {
     /// Whether etcd's health was looked at since it could be healthy.
     pub(crate) is_etcd_checked: bool,
     pub(crate) runs_kubelet: bool,
+    /// Whether it has run since the boot; a restart in between is no end.
+    pub(crate) has_run_kubelet: bool,
     pub(crate) runs_apiserver: bool,
     pub(crate) services: BTreeMap<&'static str, Service>,
     pub(crate) planned: BTreeSet<Moment>,

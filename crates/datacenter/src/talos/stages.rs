@@ -160,6 +160,7 @@ impl World {
             Moment::Promote => self.etcd_promotes(vmid),
             Moment::Register => self.talos_register(vmid),
             Moment::Ready => self.talos_ready(vmid),
+            Moment::Kubelet => self.kubelet_started(vmid),
             _ => {
                 let Some(boot) = self.talos.boot_mut(vmid) else { return };
                 let is_control_plane = boot.config.as_ref().is_some_and(|config| config.role == Role::ControlPlane);
@@ -176,10 +177,6 @@ impl World {
                     Moment::Cri => {
                         boot.mount(now, is_control_plane);
                         boot.serve(now, "cri", "Running", Some(true));
-                    }
-                    Moment::Kubelet => {
-                        boot.runs_kubelet = true;
-                        boot.serve(now, "kubelet", "Running", Some(true));
                     }
                     Moment::EtcdImage => boot.has_etcd_image = true,
                     Moment::EtcdHealthy => boot.is_etcd_checked = true,
@@ -309,6 +306,7 @@ impl Boot {
             serves_etcd: false,
             is_etcd_checked: false,
             runs_kubelet: false,
+            has_run_kubelet: false,
             runs_apiserver: false,
             services: BTreeMap::new(),
             planned: BTreeSet::new(),

@@ -125,7 +125,10 @@ fn view(world: &World, key: &str) -> ClusterView {
         members.collect()
     });
     let nodes = cluster.nodes.iter().map(|(name, node)| {
-        let view = KubernetesNodeView { vmid: node.vmid, is_ready: node.is_ready, labels: node.labels.clone() };
+        let object = world.kubernetes.get(key).and_then(|kube| kube.get("nodes", "", name));
+        let labels = object.iter().flat_map(|object| object["metadata"]["labels"].as_object()).flatten();
+        let labels = labels.map(|(key, text)| (key.clone(), text.as_str().unwrap_or_default().to_owned())).collect();
+        let view = KubernetesNodeView { vmid: node.vmid, is_ready: node.is_ready, labels };
         (name.clone(), view)
     });
     let servers =

@@ -276,7 +276,9 @@ fn response(reply: &Reply, is_last: bool) -> Response<Full<Bytes>> {
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     headers.insert(SERVER, HeaderValue::from_static("pve-api-daemon/3.0"));
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json;charset=UTF-8"));
+    if reply.body.is_some() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json;charset=UTF-8"));
+    }
     if is_last || reply.status >= 400 {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }

@@ -17,6 +17,10 @@ pub(crate) enum Event {
     GiveUp(TaskId, LockName, u64),
     /// A host tells the others what its guests do.
     Broadcast(String),
+    /// A daemon has seen that a guest stopped that was to be rebooted, and starts it.
+    Restart(u32),
+    /// High availability looks after a guest.
+    Managed(u32),
     /// A guest has come up, if it is still the same power-on.
     Booted(u32, u64),
     /// Something happens among the nodes.

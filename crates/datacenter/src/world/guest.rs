@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+
+use super::stores::Volume;
+use crate::talos::node::Disk;
 
 /// A change that waits until the guest is switched off.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,11 +34,38 @@ pub(crate) struct Guest {
     /// What its file says that holds from the next start on.
     pub(crate) pending: BTreeMap<String, Pending>,
     pub(crate) power: Power,
+    /// Whether its processors stand still while it runs.
+    pub(crate) is_paused: bool,
+    pub(crate) snapshots: BTreeMap<String, Snapshot>,
+}
+
+/// A snapshot of a guest: its configuration, and its volumes as they were.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) config: BTreeMap<String, String>,
+    pub(crate) description: String,
+    /// When it was taken, in seconds since 1970.
+    pub(crate) time: u64,
+    pub(crate) parent: Option<String>,
+    /// What is being done to it; nothing once it is whole.
+    pub(crate) state: Option<&'static str>,
+    /// By their names, what was in the volumes.
+    pub(crate) volumes: BTreeMap<String, Volume>,
+    /// What a Talos node had on its disk.
+    pub(crate) disk: Option<Arc<Disk>>,
 }
 
 impl Guest {
     pub(crate) fn new(vmid: u32, host: &str, config: BTreeMap<String, String>) -> Self {
-        Self { vmid, host: host.to_owned(), config, pending: BTreeMap::new(), power: Power::Stopped }
+        Self {
+            vmid,
+            host: host.to_owned(),
+            config,
+            pending: BTreeMap::new(),
+            power: Power::Stopped,
+            is_paused: false,
+            snapshots: BTreeMap::new(),
+        }
     }
 
     /// One that is being made: nothing but its lock is known of it.
@@ -52,6 +83,15 @@ impl Guest {
 
     pub(crate) fn is_running(&self) -> bool {
         self.power != Power::Stopped
+    }
+
+    /// The word for what it does, as its monitor says it.
+    pub(crate) fn status(&self) -> &'static str {
+        match self.power {
+            Power::Stopped => "stopped",
+            Power::Running { .. } if self.is_paused => "paused",
+            Power::Running { .. } => "running",
+        }
     }
 
     pub(crate) fn is_template(&self) -> bool {
@@ -88,6 +128,9 @@ impl Guest {
         }
         for (key, change) in &self.pending {
             let _ = writeln!(text, "[PENDING] {key} {change:?}");
+        }
+        for (name, snapshot) in &self.snapshots {
+            let _ = writeln!(text, "[{name}] {} {:?} {}", snapshot.time, snapshot.state, snapshot.description);
         }
         hex(&Sha256::digest(text)[..20])
     }

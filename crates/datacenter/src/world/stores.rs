@@ -35,6 +35,8 @@ struct Shelf {
     volumes: BTreeMap<String, Volume>,
     /// What others have written there.
     filled: u64,
+    /// Whether its host cannot say what is in it.
+    is_silent: bool,
 }
 
 /// What a new volume is for.
@@ -126,6 +128,17 @@ impl Stores {
         let filled = self.free_bytes(place).saturating_sub(leave);
         if let Some(shelf) = self.shelves.get_mut(place) {
             shelf.filled = filled;
+        }
+    }
+
+    /// Whether its host can say what is in a storage.
+    pub(crate) fn is_active(&self, place: &Place) -> bool {
+        !self.shelves.get(place).is_some_and(|shelf| shelf.is_silent)
+    }
+
+    pub(crate) fn silence(&mut self, place: &Place, is_silent: bool) {
+        if let Some(shelf) = self.shelves.get_mut(place) {
+            shelf.is_silent = is_silent;
         }
     }
 

@@ -110,7 +110,7 @@ fn linked_volumes_are_printed_as_their_storage_does() {
         assert_eq!(site.run("POST", "/nodes/pve/qemu", &[("vmid", "9003"), ("scsi0", "thick:1")]).await, "OK");
         assert_eq!(site.run("POST", "/nodes/pve/qemu/9003/template", &[]).await, "OK");
         let refused = site.ask("POST", "/nodes/pve/qemu/9003/clone", &[("newid", "8003")]).await;
-        assert_eq!(refused.line(), "500 Linked clone feature is not supported for drive 'scsi0'");
+        assert_eq!(refused.line(), "500 Linked clone feature is not supported for 'thick:vm-9003-disk-0' (scsi0)");
         assert_eq!(site.run("POST", "/nodes/pve/qemu/9003/clone", &[("newid", "8003"), ("full", "1")]).await, "OK");
     });
 }
@@ -119,7 +119,7 @@ fn linked_volumes_are_printed_as_their_storage_does() {
 fn only_a_template_can_be_linked_to() {
     both(async |site| {
         let refused = site.ask("POST", "/nodes/pve/qemu/101/clone", &[("newid", "421"), ("full", "0")]).await;
-        assert_eq!(refused.line(), "500 Linked clone feature is not supported for drive 'scsi0'");
+        assert_eq!(refused.line(), "500 Linked clone feature is not supported for 'local-lvm:vm-101-disk-0' (scsi0)");
         site.make_template("9000").await;
         let refused = site.ask("POST", CLONE, &[("newid", "421"), ("storage", "local-lvm")]).await;
         assert_eq!(refused.line(), "500 parameter 'storage' not allowed for linked clones");

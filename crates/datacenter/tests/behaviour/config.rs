@@ -34,7 +34,9 @@ fn a_stale_digest_is_refused() {
         let stale = site
             .run("PUT", "/nodes/pve/qemu/421/resize", &[("disk", "scsi0"), ("size", "9G"), ("digest", &digest)])
             .await;
-        assert!(stale.starts_with("detected modified configuration"), "{stale}");
+        assert_eq!(stale, "checksum mismatch (file change by other user?)");
+        let stale = site.ask("POST", CONFIG, &[("cores", "3"), ("digest", &digest)]).await;
+        assert_eq!(stale.line(), "500 checksum mismatch (file change by other user?)");
         assert_eq!(site.datacenter.effects()["config 421"], 1);
     });
 }
@@ -125,7 +127,7 @@ fn the_boot_order_names_what_is_there() {
         assert_eq!(config["boot"], "order=scsi0;net0;ide0");
         assert_eq!(config["ide0"], "local:iso/x.iso,media=cdrom,size=1M");
         let absent = site.ask("PUT", CONFIG, &[("ide1", "local:iso/y.iso,media=cdrom")]).await;
-        assert_eq!(absent.line(), "500 volume local:iso/y.iso does not exist");
+        assert_eq!(absent.line(), "500 volume 'local:iso/y.iso' does not exist");
     });
 }
 
@@ -158,7 +160,7 @@ fn a_task_does_it_too() {
             (&json!("local-lvm:vm-421-disk-1,size=4G"), &json!("a\nb"))
         );
         site.datacenter.set_lock(421, Some("backup"));
-        assert_eq!(site.run("POST", CONFIG, &[("cores", "2")]).await, "VM is locked (backup)");
+        assert_eq!(site.ask("POST", CONFIG, &[("cores", "2")]).await.line(), "500 VM is locked (backup)");
         assert_eq!(site.ask("PUT", CONFIG, &[("cores", "2")]).await.line(), "500 VM is locked (backup)");
     });
 }

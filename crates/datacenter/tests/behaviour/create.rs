@@ -102,10 +102,7 @@ fn a_disk_can_be_imported() {
         assert!(refused.body["errors"]["scsi0"].as_str().unwrap().contains("import-from"), "{refused:?}");
         let absent = ("scsi0", "local-lvm:0,import-from=local:import/none.qcow2");
         let end = site.run("POST", "/nodes/pve/qemu", &[("vmid", "423"), absent]).await;
-        assert_eq!(
-            end,
-            "unable to create VM 423 - cannot import from 'local:import/none.qcow2' - could not get size of local:import/none.qcow2"
-        );
+        assert_eq!(end, "unable to create VM 423 - failed to stat '/var/lib/vz/import/none.qcow2'");
     });
 }
 

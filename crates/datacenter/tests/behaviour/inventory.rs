@@ -52,9 +52,9 @@ fn hosts_guests_and_storages_are_listed() {
 }
 
 #[test]
-fn the_next_id_is_a_hint_and_a_text() {
+fn the_next_id_is_a_hint() {
     both(async |site| {
-        assert_eq!(site.get("/cluster/nextid").await, json!("102"));
+        assert_eq!(site.get("/cluster/nextid").await, json!(102));
         assert_eq!(site.get("/cluster/nextid?vmid=421").await, json!("421"));
         let taken = site.ask("GET", "/cluster/nextid", &[("vmid", "100")]).await;
         assert_eq!(taken.line(), "400 Parameter verification failed.");

@@ -192,6 +192,17 @@ pub(crate) fn both(test: impl AsyncFn(&Site)) {
     }
 }
 
+/// Runs a test as the administrator in a quick datacenter of each generation.
+#[expect(clippy::needless_pass_by_value, reason = "a closure reads better without a reference")]
+pub(crate) fn as_root(test: impl AsyncFn(&Site)) {
+    for version in [Version::Eight, Version::Nine] {
+        within(quick().on(version), async |mut site| {
+            site.log_in_as_root().await;
+            test(&site).await;
+        });
+    }
+}
+
 /// Runs a test in the datacenter of this blueprint.
 pub(crate) fn within(blueprint: Blueprint, test: impl AsyncFnOnce(Site)) {
     in_virtual_time(async |clock| test(Site::new(blueprint, clock)).await);

@@ -43,10 +43,7 @@ fn what_cannot_be_downloaded_is_refused() {
         };
         assert_eq!(ask(DOWNLOAD, "talos.qcow2", "iso").await.body["errors"]["filename"], "wrong file extension");
         let block = ask("/nodes/pve/storage/local-lvm/download-url", "talos.qcow2", "import").await;
-        assert_eq!(block.line(), "500 can't upload to storage type 'lvmthin'");
-        let nowhere = [("content", "import"), ("filename", "x.qcow2"), ("url", "https://nowhere.example/x.qcow2")];
-        let end = site.run("POST", DOWNLOAD, &nowhere).await;
-        assert!(end.starts_with("download failed: ") && end.ends_with("exit code 8"), "{end}");
+        assert_eq!(block.line(), "500 can't upload to storage type 'lvmthin', not a file based storage!");
         site.datacenter.revoke("castle@pve", "Sys.AccessNetwork");
         assert_eq!(ask(DOWNLOAD, "talos.qcow2", "import").await.line(), "403 Permission check failed");
     });
@@ -154,7 +151,8 @@ fn a_task_is_named_after_the_owner_in_the_name_of_a_volume() {
         let absent = "/nodes/pve/storage/local-lvm/content/local-lvm:vm-999-disk-0";
         assert_ne!(site.run("DELETE", absent, &[]).await, "OK");
         let ownerless = "/nodes/pve/storage/local/content/import/talos.qcow2";
-        assert_ne!(site.run("DELETE", ownerless, &[]).await, "OK");
+        // A file that is not there is only warned of.
+        assert_eq!(site.run("DELETE", ownerless, &[]).await, "OK");
         let ids: Vec<String> = site.datacenter.look().tasks.iter().map(|task| task.id.clone()).collect();
         assert_eq!(ids, ["999@local-lvm", "local"]);
     });

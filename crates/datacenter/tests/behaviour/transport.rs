@@ -20,7 +20,8 @@ fn an_error_is_told_in_the_status_line_and_in_the_body() {
         assert_eq!(said.line(), format!("500 {message}"));
         assert_eq!(said.body, json!({ "data": null, "message": format!("{message}\n") }));
         let said = site.ask("GET", "/nodes/pve/nonsense", &[]).await;
-        assert_eq!(said.line(), "501 Method 'GET /nodes/pve/nonsense' not implemented");
+        assert_eq!(said.line(), "501 Method 'GET /nodes/pve/nonsense' not implemented (this hypervisor is simulated)");
+        assert!(!said.body["message"].as_str().unwrap().ends_with('\n'), "{said:?}");
         let said = site.ask("POST", "/nodes/pve/qemu", &[]).await;
         assert_eq!(said.line(), "400 Parameter verification failed.");
         assert_eq!(said.body["errors"], json!({ "vmid": "property is missing and it is not optional" }));

@@ -7,11 +7,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use castle_datacenter::proxmox::api::{Operation, Version, find, operations};
+use castle_datacenter::proxmox::api::{Operation, Version, find};
 use castle_testkit::vendor::Vendor;
 use serde_json::{Map, Value};
 
-use crate::{described, keys_of, theirs};
+use crate::{described, keys_of, operations, theirs};
 
 /// Values of every form the interface knows, and of some it does not.
 const POOL: &str = "\

@@ -133,3 +133,62 @@ fn the_next_version_lets_anybody_ask_whether_it_is_ready() {
         assert_eq!(get(&nodes, "10.0.0.1", "/version", None).await.unwrap().0, 401);
     });
 }
+
+/// Goal: what a configuration says of its node is written into the node of Kubernetes as it changes, not at its birth alone;
+/// and a worker cannot taint itself.
+#[test]
+fn nodes_follow_their_configurations() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::raise(clock, Blueprint::embedded(&[]), 4).await;
+        let wanted = Wanted::default();
+        let worker = nodes.castle.config(false, &wanted);
+        let born = "    extraConfig:\n      registerWithTaints:\n        - key: castle.dev/only\n          value: mine\n          \
+                    effect: NoSchedule\n";
+        let born = worker.replace("cluster:\n", &format!("{born}cluster:\n"));
+        for index in 0..3 {
+            nodes.until("maintenance", async || nodes.stranger(index).version().await.is_ok()).await;
+            nodes.stranger(index).apply(&nodes.castle.config(true, &wanted), AUTO).await.unwrap();
+        }
+        nodes.until("maintenance", async || nodes.stranger(3).version().await.is_ok()).await;
+        nodes.stranger(3).apply(&born, AUTO).await.unwrap();
+        nodes.bring_up_configured().await;
+        let admin = nodes.castle.kubernetes_admin();
+        let node =
+            async |name: &str| get(&nodes, "10.0.0.1", &format!("/api/v1/nodes/{name}"), Some(&admin)).await.unwrap().1;
+        let taints = |node: &Value| -> Vec<String> {
+            let all = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+            all.iter().map(|it| format!("{}={}", it["key"].as_str().unwrap(), it["effect"].as_str().unwrap())).collect()
+        };
+        assert_eq!(taints(&node("node-4").await), ["castle.dev/only=NoSchedule"]);
+        assert_eq!(node("node-1").await["metadata"]["labels"]["node-role.kubernetes.io/control-plane"], "");
+
+        let with = |text: &str, more: &str| text.replace("  kubelet:\n", &format!("{more}  kubelet:\n"));
+        let labelled = with(&born, "  nodeLabels: {castle.dev/rack: a}\n  nodeAnnotations: {castle.dev/note: b}\n");
+        nodes.admin(3).apply(&labelled, AUTO).await.unwrap();
+        let changed = node("node-4").await;
+        assert_eq!(changed["metadata"]["labels"]["castle.dev/rack"], "a");
+        assert_eq!(changed["metadata"]["annotations"]["castle.dev/note"], "b");
+        let tainted =
+            with(&born, "  nodeLabels: {castle.dev/rack: c}\n  nodeTaints: {castle.dev/more: \"x:NoExecute\"}\n");
+        nodes.admin(3).apply(&tainted, AUTO).await.unwrap();
+        assert_eq!(
+            node("node-4").await["metadata"]["labels"]["castle.dev/rack"],
+            "a",
+            "the label is lost with the taint"
+        );
+        assert_eq!(taints(&node("node-4").await), ["castle.dev/only=NoSchedule"]);
+
+        let tainted = with(&nodes.castle.config(true, &wanted), "  nodeTaints: {castle.dev/more: \"x:NoExecute\"}\n");
+        nodes.admin(0).apply(&tainted, AUTO).await.unwrap();
+        let expected = ["node-role.kubernetes.io/control-plane=NoSchedule", "castle.dev/more=NoExecute"];
+        assert_eq!(taints(&node("node-1").await), expected, "a control plane does it as an administrator");
+        nodes.admin(0).apply(&nodes.castle.config(true, &wanted), AUTO).await.unwrap();
+        assert_eq!(taints(&node("node-1").await).len(), 1);
+
+        let newer = labelled.replace("kubelet:v1.36.3", "kubelet:v1.36.4");
+        nodes.admin(3).apply(&newer, AUTO).await.unwrap();
+        let version = async || node("node-4").await["status"]["nodeInfo"]["kubeletVersion"].clone();
+        assert_eq!(version().await, "v1.36.3", "the kubelet is started anew first");
+        nodes.until("the new kubelet", async || version().await == "v1.36.4").await;
+    });
+}

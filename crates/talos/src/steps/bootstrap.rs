@@ -15,6 +15,9 @@ use crate::client::{Contact, ErrorClass, EtcdData, Refusal};
 /// How long a control plane that cannot tell yet is left alone at most.
 const PERIOD: Duration = Duration::from_millis(500);
 
+/// How long a control plane that has started may take until etcd can begin on it: longer than it takes to start the runtime.
+const READY: Duration = Duration::from_secs(60);
+
 /// Starts etcd on the control plane that was chosen for it, once in the life of a cluster.
 ///
 /// That it has begun is remembered outside of the nodes; with that, this step never begins it. Without it every control plane is asked
@@ -100,7 +103,10 @@ impl Bootstrap {
             (Some(fault), _) => Err(fault),
             (None, Some(_)) if is_anyone_expected => Ok(Begun::Remembered),
             (None, Some(evidence)) => Err(self.lost(evidence)),
-            (None, None) if is_anyone_seen || is_looking => Ok(Begun::No),
+            (None, None) if is_anyone_seen || is_looking => {
+                self.until_ready(contacts).await;
+                Ok(Begun::No)
+            }
             (None, None) => Err(Fault::new(Class::Final, "etcd", "there is no control plane to begin on")),
         }
     }
@@ -117,6 +123,28 @@ impl Bootstrap {
             let waited = clock.monotonic().saturating_sub(begun);
             if is_final(&refusal) || waited >= self.wire.patience {
                 return Err(unknown(whom, &format!("does not tell whether it has data of etcd: {}", refusal.sentence)));
+            }
+            clock.sleep(pace(waited, PERIOD)).await;
+        }
+    }
+
+    /// Waits until the control plane that etcd begins on is ready for it, as its service says: asked earlier, it refuses. Not for long: what
+    /// it waits for it tells best by its refusal.
+    async fn until_ready(&self, contacts: &[Contact]) {
+        let first = self.first().map(|first| &first.name);
+        let Some(contact) = contacts.iter().find(|contact| Some(contact.running().name()) == first.map(String::as_str))
+        else {
+            return;
+        };
+        let clock = self.wire.clock.as_ref();
+        let begun = clock.monotonic();
+        let patience = self.wire.patience.min(READY);
+        loop {
+            let services = contact.running().services().await.unwrap_or_default();
+            let is_ready = services.iter().any(|service| service.id == "etcd" && service.state == "Preparing");
+            let waited = clock.monotonic().saturating_sub(begun);
+            if is_ready || waited >= patience {
+                return;
             }
             clock.sleep(pace(waited, PERIOD)).await;
         }

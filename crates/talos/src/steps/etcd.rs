@@ -1,7 +1,7 @@
 //! The etcd of a castle, seen through its control planes: all of them are asked at once, and none what it cannot answer.
 
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use castle_engine::{Closed, Fault};
 use castle_talos_api::machine::{EtcdMember, ServiceInfo};
@@ -11,7 +11,9 @@ use super::{Keys, Whom, Wire};
 use crate::client::{Contact, Refusal};
 
 /// How long an etcd that has just started may take until it has found the others. What is younger is starting, not lost.
-const STARTING: Duration = Duration::from_secs(60);
+const FINDING: Duration = Duration::from_secs(60);
+/// How long an etcd may take to start: its image may have to be pulled.
+const STARTING: Duration = Duration::from_secs(10 * 60);
 
 /// What is known of the etcd of a life from elsewhere than its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,16 +85,22 @@ impl ControlPlanes {
     fn silence(&self, wire: &Wire, asked: &[Seen]) -> Silence {
         let now = wire.clock.wall();
         let age = |service: &ServiceInfo| {
-            let changed = service.health.as_ref().filter(|health| !health.unknown)?.last_change?;
-            let changed = std::time::SystemTime::try_from(changed).ok()?;
+            let health = service.health.as_ref().filter(|health| !health.unknown).and_then(|health| health.last_change);
+            let event = service.events.as_ref().and_then(|events| events.events.last()?.ts);
+            let changed = SystemTime::try_from(health.or(event)?).ok()?;
             now.duration_since(changed).ok()
         };
-        let unwell = asked.iter().filter_map(|seen| seen.unwell().and_then(age));
-        let is_young = |seen: &Seen| match (&seen.service, seen.unwell()) {
-            (Err(_), _) => true,
-            (Ok(_), Some(service)) => age(service).is_none_or(|age| age < STARTING),
-            // Not running at all, or running and well: it has not found the others yet, or does not know yet that they are gone.
-            (Ok(_), None) => true,
+        let unwell = asked.iter().filter_map(|seen| {
+            let service = seen.service.as_ref().ok()?.as_ref()?;
+            if seen.is_unwell(service) { age(service) } else { None }
+        });
+        let is_young = |seen: &Seen| match &seen.service {
+            Err(_) | Ok(None) => true,
+            // One that is well does not know yet that the others are gone.
+            Ok(Some(service)) if seen.is_running() => {
+                !seen.is_unwell(service) || age(service).is_none_or(|age| age < FINDING)
+            }
+            Ok(Some(service)) => age(service).is_none_or(|age| age < STARTING),
         };
         // One that says that there is no leader has looked for one in vain.
         let is_leaderless = |seen: &Seen| seen.refusal().is_some_and(|why| why.sentence.contains("no leader"));
@@ -129,11 +137,9 @@ impl Seen {
         self.members.as_ref()?.as_ref().err()
     }
 
-    /// Its etcd, if that runs and is not well.
-    fn unwell(&self) -> Option<&ServiceInfo> {
-        let service = self.service.as_ref().ok()?.as_ref()?;
-        let is_unwell = service.health.as_ref().is_some_and(|health| !health.healthy && !health.unknown);
-        (self.is_running() && is_unwell).then_some(service)
+    /// Whether its etcd runs, and is not well: told by its health, or by that nobody knows of any after it was asked in vain.
+    fn is_unwell(&self, service: &ServiceInfo) -> bool {
+        self.is_running() && service.health.as_ref().is_none_or(|health| !health.healthy)
     }
 
     /// Why it takes part in no quorum; nothing if its etcd runs.

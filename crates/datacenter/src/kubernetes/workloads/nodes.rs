@@ -138,7 +138,7 @@ impl Kube {
     }
 }
 
-fn taint(key: &str, effect: &str) -> Value {
+pub(super) fn taint(key: &str, effect: &str) -> Value {
     match effect.rsplit_once(':') {
         Some((value, effect)) if !value.is_empty() => json!({ "key": key, "value": value, "effect": effect }),
         Some((_, effect)) => json!({ "key": key, "effect": effect }),

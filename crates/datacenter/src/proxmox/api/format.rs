@@ -103,6 +103,9 @@ pub(super) fn check(version: Version, format: &str, value: &str) -> Result<(), S
             is(r"[A-Za-z0-9.\-_]+(/[A-Za-z0-9.\-_]+){0,2}"),
             format!("pool name '{value}' contains invalid characters"),
         ),
+        "pve-ha-resource-or-vm-id" => {
+            (is(r"[a-z]+:\S+|\d+"), "value does not look like a valid ha resource id".to_owned())
+        }
         "pve-realm" => (is(r"[A-Za-z][A-Za-z0-9.\-_]+"), "value does not look like a valid realm".to_owned()),
         "pve-priv" => (privileges(version).contains(&value), format!("invalid privilege '{value}'")),
         "pve-tag" => (is(r"[a-zA-Z0-9_][a-zA-Z0-9_\-+.]*"), "invalid characters in tag".to_owned()),

@@ -1,6 +1,9 @@
 //! The operations, by theme.
 
+mod access;
 mod guests;
+mod ha;
+mod snapshots;
 mod storage;
 
 use super::Permission::{Everyone, InHandler, World};
@@ -8,8 +11,19 @@ use super::Version::{Eight, Nine};
 use super::field::{Field, flag, text, whole};
 use super::{Call, Operation, Permission, Version};
 
-pub(super) const ALL: &[&[Operation]] =
-    &[CLUSTER, storage::ALL, guests::ALL, guests::AGENT, guests::POWER, guests::CHANGES, TASKS, POOLS];
+pub(super) const ALL: &[&[Operation]] = &[
+    CLUSTER,
+    access::ALL,
+    ha::ALL,
+    storage::ALL,
+    guests::ALL,
+    guests::AGENT,
+    guests::POWER,
+    guests::CHANGES,
+    snapshots::ALL,
+    TASKS,
+    POOLS,
+];
 
 const fn operation(call: Call, method: &'static str, path: &'static str, permission: Permission) -> Operation {
     Operation {
@@ -142,8 +156,19 @@ const CLUSTER: &[Operation] = &[
         .taking(&[&[text("type").words(&["vm", "storage", "node", "sdn"])]]),
     get(Call::ClusterTasks, "/cluster/tasks", Everyone),
     get(Call::NextId, "/cluster/nextid", Everyone).taking(&[&[vmid("vmid")]]),
-    get(Call::HaResources, "/cluster/ha/resources", check("/", &["Sys.Audit"]))
-        .taking(&[&[text("type").words(&["ct", "vm"])]]),
+    get(Call::Index, "/", Everyone),
+    get(Call::ClusterIndex, "/cluster", Everyone),
+    get(Call::ClusterOptions, "/cluster/options", Everyone),
+    get(
+        Call::UrlMetadata,
+        "/nodes/{node}/query-url-metadata",
+        Permission::Any(&[check("/", &["Sys.Audit", "Sys.Modify"]), check("/nodes/{node}", &["Sys.AccessNetwork"])]),
+    )
+    .on_node()
+    .taking(&[&[NODE, text("url").required().pattern("https?://.*"), flag("verify-certificates")]]),
+    get(Call::NodeStatistics, "/nodes/{node}/rrddata", check("/nodes/{node}", &["Sys.Audit"]))
+        .protected()
+        .taking(&[&[NODE], FRAME]),
 ];
 
 const TASKS: &[Operation] = &[
@@ -173,6 +198,13 @@ const TASKS: &[Operation] = &[
         whole("limit").at_least(0),
         flag("download"),
     ]]),
+];
+
+/// The part of statistics that is asked for.
+const FRAME: &[Field] = &[
+    text("timeframe").required().only(Eight).words(&["hour", "day", "week", "month", "year"]),
+    text("timeframe").required().only(Nine).words(&["hour", "day", "week", "month", "year", "decade"]),
+    text("cf").words(&["AVERAGE", "MAX"]),
 ];
 
 const MEMBER_TYPES: &[&str] = &["qemu", "lxc", "storage"];

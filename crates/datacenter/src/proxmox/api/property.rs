@@ -106,7 +106,12 @@ pub(super) fn parse(
                     Some(real) => find(real),
                     None => field,
                 };
-                (field.ok_or_else(|| format!("invalid key in comma-separated list property: {name}\n"))?, value)
+                let Some(field) = field else {
+                    // The vendor means to refuse it here, but finds it unknown only afterwards.
+                    read.insert(name.to_owned(), value.to_owned());
+                    continue;
+                };
+                (field, value)
             }
             Some(_) => return Err("missing key in comma-separated list property\n".to_owned()),
             None => {

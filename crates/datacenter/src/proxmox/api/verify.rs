@@ -162,7 +162,11 @@ pub(super) fn check_object(
             errors.add(&full(name), &complaint);
         }
         if let Some(other) = field.requires.filter(|other| !values.contains_key(*other)) {
-            errors.add(&full(other), &format!("missing property - '{}' requires this property", full(name)));
+            let complaint = match version {
+                Version::Eight => format!("missing property - '{}' requires this property", full(name)),
+                Version::Nine => format!("missing property required by '{}'", full(name)),
+            };
+            errors.add(&full(other), &complaint);
         }
     }
 }

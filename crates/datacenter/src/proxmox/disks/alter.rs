@@ -3,20 +3,19 @@
 use std::collections::BTreeMap;
 
 use super::{Plan, Source, Workbench, check_target, drive};
+use crate::proxmox::api::Version;
 use crate::proxmox::drive::Drive;
 use crate::proxmox::{Outcome, Refusal, Request, config};
 use crate::world::World;
 use crate::world::guest::Guest;
 use crate::world::locks::LockName;
 use crate::world::stores::split;
-use crate::world::tasks::Script;
+use crate::world::tasks::{Script, TaskId};
 
 /// Refuses where the configuration is not the one that the client has read.
 fn check_digest(guest: &Guest, digest: Option<&str>) -> Result<(), String> {
     match digest {
-        Some(digest) if digest != guest.digest() => {
-            Err("detected modified configuration - file changed by other user? Try again.".to_owned())
-        }
+        Some(digest) if digest != guest.digest() => Err("checksum mismatch (file change by other user?)".to_owned()),
         _ => Ok(()),
     }
 }
@@ -29,13 +28,15 @@ fn disk_of(guest: &Guest, key: &str, verb: &str) -> Result<Drive, String> {
 
 pub(in crate::proxmox) fn resize(world: &mut World, request: &Request) -> Outcome {
     let (host, vmid) = (request.host.clone(), request.vmid());
-    world.guest(&host, vmid)?;
+    if request.flag("skiplock") && !request.who.is_root() {
+        return Err(Refusal::parameter("skiplock", "Only root may use this option."));
+    }
     let key = request.text("disk").unwrap_or_default().to_owned();
     let size = request.text("size").unwrap_or_default().to_owned();
     let digest = request.text("digest").map(str::to_owned);
     let (lock, span) = (LockName::Guest(vmid), world.latencies.resize);
     let patience = lock.patience();
-    let script = Script::new().lock(lock, false, patience).then(move |world, _| {
+    let script = Script::new().lock(lock, false, patience).then(move |world, task| {
         let guest = world.guest(&host, vmid)?;
         check_digest(guest, digest.as_deref())?;
         guest.check_lock()?;
@@ -51,13 +52,28 @@ pub(in crate::proxmox) fn resize(world: &mut World, request: &Request) -> Outcom
         if wanted == volume.size {
             return Ok(Script::new());
         }
-        Ok(Script::new().takes(format!("resize {vmid}"), span).act(move |world| {
+        let (is_running, file) = (guest.is_running(), super::path(world, &disk.file));
+        if let Some(file) = file.as_ref().filter(|_| world.stores.can_link(&host, &disk.file)) {
+            return Err(immutable(world, task, file, wanted));
+        }
+        Ok(Script::new().takes(format!("resize {vmid}"), span).then(move |world, task| {
             grow(world, &host, vmid, &key, wanted)?;
+            if file.is_some() && !is_running {
+                world.say(task, "Image resized.");
+            }
             world.effect("resize", vmid);
-            Ok(())
+            Ok(Script::new())
         }))
     });
     Ok(world.begin(&request.host, "resize", &vmid.to_string(), &request.who.name(), script).into())
+}
+
+/// The file that others are linked to cannot be written.
+fn immutable(world: &mut World, task: TaskId, file: &str, size: u64) -> String {
+    let format = file.rsplit('.').next().unwrap_or("raw");
+    let ahead = if world.version == Version::Nine { "'--preallocation=metadata' " } else { "" };
+    world.say(task, format!("qemu-img: Could not open '{file}': Could not open '{file}': Operation not permitted"));
+    format!("command '/usr/bin/qemu-img resize {ahead}-f {format} {file} {size}' failed: exit code 1")
 }
 
 fn grow(world: &mut World, host: &str, vmid: u32, key: &str, size: u64) -> Result<(), String> {
@@ -85,7 +101,7 @@ fn grow(world: &mut World, host: &str, vmid: u32, key: &str, size: u64) -> Resul
 pub(in crate::proxmox) fn move_disk(world: &mut World, request: &Request) -> Outcome {
     let (host, vmid) = (request.host.clone(), request.vmid());
     if request.text("target-vmid").is_some() {
-        return Err(Refusal::new(501, "this datacenter does not reassign disks to other guests"));
+        return Err(Refusal::simulated("reassigns no disks to other guests"));
     }
     let Some(storage) = request.text("storage") else {
         return Err(Refusal::parameter("storage", "Parameter 'storage' is required"));
@@ -106,7 +122,7 @@ pub(in crate::proxmox) fn move_disk(world: &mut World, request: &Request) -> Out
         storage: storage.to_owned(),
         format: request.text("format").map(str::to_owned),
         source: Source::Copy(old.file.clone()),
-        tells_size: true,
+        is_clone: true,
     };
     let is_deleted = request.flag("delete");
     let (lock, bench) = (LockName::Guest(vmid), Workbench::default());

@@ -102,30 +102,51 @@ impl World {
                 "the REBOOT mode is not supported, please use AUTO or NO_REBOOT modes instead",
             ));
         }
-        let accepted = Config::accept(minor, text).map_err(Status::invalid_argument)?;
+        let is_partial = is_maintenance && is_partial(text);
+        let version = node.image.version.trim_start_matches('v').to_owned();
+        let (config, warnings) = if is_partial {
+            let (_, warnings) = Config::judge(minor, &version, text, false).map_err(Status::invalid_argument)?;
+            (None, warnings)
+        } else {
+            let accepted = Config::accept(minor, &version, text).map_err(Status::invalid_argument)?;
+            (Some(accepted.config), accepted.warnings)
+        };
         if mode == Mode::Reboot && is_maintenance {
             mode = Mode::NoReboot;
         }
-        let can_hold = minor >= 14 || current.as_ref().is_none_or(|current| holds_at_once(current, &accepted.config));
-        let cannot = "this config change can't be applied in immediate mode";
-        let mut details = match mode {
-            Mode::Staged => "Staged configuration to be applied after the next reboot".to_owned(),
-            Mode::Auto | Mode::NoReboot | Mode::Try if can_hold => "Applied configuration without a reboot".to_owned(),
-            Mode::NoReboot | Mode::Try => return Err(Status::invalid_argument(cannot)),
-            Mode::Auto => format!("Applied configuration with a reboot: {cannot}"),
-            Mode::Reboot => "Applied configuration with a reboot".to_owned(),
+        let before = current.as_ref().map(|current| current.text.as_str()).unwrap_or_default();
+        let can_hold = minor >= 14
+            || current.as_ref().zip(config.as_ref()).is_none_or(|(current, config)| holds_at_once(current, config));
+        let cannot =
+            || format!("this config change can't be applied in immediate mode\ndiff:\n{}", difference(before, text));
+        let (mut details, mut why) = match mode {
+            Mode::Staged => ("Staged configuration to be applied after the next reboot".to_owned(), String::new()),
+            Mode::Auto | Mode::NoReboot | Mode::Try if can_hold => {
+                ("Applied configuration without a reboot".to_owned(), String::new())
+            }
+            Mode::NoReboot | Mode::Try => return Err(Status::invalid_argument(cannot())),
+            Mode::Auto => ("Applied configuration with a reboot".to_owned(), format!(": {}", cannot())),
+            Mode::Reboot => ("Applied configuration with a reboot".to_owned(), String::new()),
         };
         if mode == Mode::Auto {
             mode = if can_hold { Mode::NoReboot } else { Mode::Reboot };
         }
+        // What is only looked at is not warned about.
+        let mut told = Vec::new();
         if asked.dry_run {
-            let same = current.is_some_and(|current| current.text == accepted.config.text);
-            let difference = if same { "No changes." } else { "The configuration differs." };
+            let difference = difference(before, text);
+            let difference = if difference.is_empty() { "No changes." } else { difference.as_str() };
             details = format!("Dry run summary:\n{details} (skipped in dry-run).\nConfig diff:\n\n{difference}");
+            why.clear();
         } else {
-            self.take_over(vmid, mode, asked, accepted.config, &mut details)?;
+            told = warnings;
+            match config {
+                Some(config) => self.take_over(vmid, mode, asked, config, &mut details)?,
+                // Without a machine it holds as far as it goes, and the node waits on.
+                None => self.effect("apply", vmid),
+            }
         }
-        Ok(ApplyConfiguration { metadata: None, warnings: accepted.warnings, mode: mode.into(), mode_details: details })
+        Ok(ApplyConfiguration { metadata: None, warnings: told, mode: mode.into(), mode_details: details + &why })
     }
 
     fn take_over(
@@ -142,8 +163,8 @@ impl World {
             let Some(current) = &current else { return Err(Status::invalid_argument(NO_MACHINE)) };
             let timeout = given.unwrap_or(TRIED);
             *details += &format!(
-                "\nThe config is applied in 'try' mode and will be automatically reverted back in {}s",
-                timeout.as_secs()
+                "\nThe config is applied in 'try' mode and will be automatically reverted back in {}",
+                clock(timeout)
             );
             let at = self.now + timeout;
             let Some(node) = self.talos.nodes.get_mut(&vmid) else { return Ok(()) };
@@ -171,8 +192,15 @@ impl World {
 
     /// A configuration takes the place of another without a reboot.
     fn hold(&mut self, vmid: u32, config: Arc<Config>) {
+        let now = self.now;
         let Some(boot) = self.talos.boot_mut(vmid) else { return };
+        let is_other = boot.config.as_ref().is_some_and(|before| kubelet(before) != kubelet(&config));
         let before = boot.config.replace(config);
+        if is_other && boot.runs_kubelet {
+            // It is started again, with the image and the settings that it is now given.
+            boot.runs_kubelet = false;
+            boot.serve(now, "kubelet", "Finished", None);
+        }
         self.talos_settle_of(vmid);
         if let Some(before) = before {
             self.talos_settle(&before.key);
@@ -185,6 +213,57 @@ impl World {
             self.hold(vmid, config);
         }
     }
+}
+
+/// Whether a configuration is none of a machine: documents alone.
+fn is_partial(text: &str) -> bool {
+    let documents = crate::talos::config::yaml::documents(text).unwrap_or_default();
+    !documents.is_empty() && documents.iter().all(|document| document.text_at("kind").is_some())
+}
+
+/// A time in the vendor's form: `1m0s`.
+fn clock(time: Duration) -> String {
+    let (hours, minutes, seconds) = (time.as_secs() / 3_600, time.as_secs() / 60 % 60, time.as_secs() % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds}s"),
+        _ => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+/// How two texts differ, with the lines around it: secrets stand there as they stand in the texts.
+fn difference(before: &str, after: &str) -> String {
+    const AROUND: usize = 3;
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    if old == new {
+        return String::new();
+    }
+    let first = old.iter().zip(&new).take_while(|(one, two)| one == two).count();
+    let most = old.len().min(new.len()) - first;
+    let last = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(one, two)| one == two).count();
+    let start = first.saturating_sub(AROUND);
+    let end = |lines: &[&str]| (lines.len() - last + AROUND).min(lines.len());
+    let (old_end, new_end) = (end(&old), end(&new));
+    let mut text = format!(
+        "--- a\n+++ b\n@@ -{},{} +{},{} @@\n",
+        (start + 1).min(old.len()),
+        old_end - start,
+        start + 1,
+        new_end - start
+    );
+    let mut put = |mark: char, lines: &[&str]| lines.iter().for_each(|line| text.push_str(&format!("{mark}{line}\n")));
+    put(' ', &old[start..first]);
+    put('-', &old[first..old.len() - last]);
+    put('+', &new[first..new.len() - last]);
+    put(' ', &new[new.len() - last..new_end]);
+    text
+}
+
+/// What of a configuration the kubelet is started with.
+fn kubelet(config: &Config) -> Vec<Value> {
+    let new = config.documents_of("KubeletConfig").map(|document| plain(&document.value));
+    let old = config.machine().and_then(|machine| machine.at("machine.kubelet")).map(plain);
+    new.chain(old).collect()
 }
 
 /// Whether a change holds without a reboot, up to 1.13.
@@ -218,5 +297,19 @@ fn plain(value: &Yaml) -> Value {
             entries.sort_by(|one, other| one.0.cmp(&other.0));
             Value::Object(entries.into_iter().collect::<Map<_, _>>())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_told_with_what_is_around_them() {
+        let told = difference("a\nb\nc\nd\ne\n", "a\nb\nc\nx\ne\n");
+        assert_eq!(told, "--- a\n+++ b\n@@ -1,5 +1,5 @@\n a\n b\n c\n-d\n+x\n e\n");
+        assert_eq!(difference("", "a\n"), "--- a\n+++ b\n@@ -0,0 +1,1 @@\n+a\n");
+        assert_eq!(difference("a\n", "a\n"), "");
+        assert_eq!((clock(Duration::from_secs(60)), clock(TRIED)), ("1m0s".to_owned(), "1m0s".to_owned()));
     }
 }

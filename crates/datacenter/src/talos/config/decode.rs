@@ -1,8 +1,8 @@
 //! Text into documents, as strictly as a node does it: unknown keys, wrong types and repeated documents are refused.
 //!
-//! The words are the vendor's, without the values that it quotes: any of them may be a secret.
+//! The words are the vendor's, with the values that it quotes: whoever sends secrets may read some of them again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use base64::Engine;
@@ -43,14 +43,16 @@ pub(crate) fn decode(minor: Minor, text: &str) -> Result<Vec<Document>, String> 
         }
         let wrong = |error: String| format!("error decoding document {id} (line {line}): {error}");
         let shape = shape_of(minor, &value, &version, &kind).map_err(wrong)?;
-        let mut reader = Reader { minor, errors: Vec::new(), unknown: String::new() };
-        reader.map(shape, &value, 0);
+        let mut reader = Reader { minor, errors: Vec::new() };
+        reader.repeated(&value);
+        let unknown = reader.map(shape, &value);
         if !reader.errors.is_empty() {
             let errors = reader.errors.join("\n");
-            return Err(wrong(format!("error decoding {kind}: yaml: construct errors:\n{errors}")));
+            let what = format!("error decoding {kind} to *{}", called(&kind));
+            return Err(wrong(format!("{what}: yaml: construct errors:\n{errors}")));
         }
-        if !reader.unknown.is_empty() {
-            return Err(wrong(format!("unknown keys found during decoding:\n{}", reader.unknown)));
+        if let Some(unknown) = unknown {
+            return Err(wrong(format!("unknown keys found during decoding:\n{}", unknown.text(0))));
         }
         documents.push(Document { kind: (!kind.is_empty()).then_some(kind), name, value });
     }
@@ -69,37 +71,114 @@ fn shape_of(minor: Minor, value: &Yaml, version: &str, kind: &str) -> Result<&'s
     found.ok_or_else(|| format!("{kind:?} {version:?}: not registered"))
 }
 
-struct Reader {
-    minor: Minor,
-    errors: Vec<String>,
-    /// The unknown keys, as the vendor nests them.
-    unknown: String,
+/// What the vendor calls the type of a document.
+fn called(kind: &str) -> String {
+    let own = |package: &str, name: &str| format!("{package}.{name}V1Alpha1");
+    match kind {
+        "" => "v1alpha1.Config".to_owned(),
+        "EnvironmentConfig" | "EventSinkConfig" | "KmsgLogConfig" | "OOMConfig" | "WatchdogTimerConfig" => {
+            own("runtime", kind.trim_end_matches("Config"))
+        }
+        "ExtensionServiceConfig" => own("extensions", "ServiceConfig"),
+        "SideroLinkConfig" => own("siderolink", "Config"),
+        "NetworkDefaultActionConfig" | "NetworkRuleConfig" => own("network", kind.trim_start_matches("Network")),
+        "PCIDriverRebindConfig" => own("hardware", kind),
+        "ImageVerificationConfig" | "TrustedRootsConfig" => own("security", kind),
+        _ if kind.starts_with("Registry") => own("cri", kind),
+        _ if kind.ends_with("VolumeConfig") || kind == "ZswapConfig" => own("block", kind),
+        _ if kind.starts_with("Kube") && !kind.starts_with("KubeSpan") => own("k8s", kind),
+        _ => own("network", kind),
+    }
 }
 
-impl Reader {
-    fn map(&mut self, shape: &Shape, value: &Yaml, depth: usize) {
-        let Some(entries) = value.map() else { return self.mismatch(value, &shape.name) };
-        for (key, value) in entries {
-            if shape.is_document && ["apiVersion", "kind"].contains(&key.as_str()) {
-                continue;
+/// Keys that nobody knows, as they are nested.
+enum Unknown {
+    Map(BTreeMap<String, Self>),
+    List(Vec<Self>),
+    Value(String),
+}
+
+impl Unknown {
+    fn text(&self, depth: usize) -> String {
+        let indent = "    ".repeat(depth);
+        match self {
+            Self::Value(text) => format!(" {text}\n"),
+            Self::Map(entries) => {
+                let entry = |(key, value): (&String, &Self)| match value {
+                    Self::Value(text) => format!("{indent}{key}: {text}\n"),
+                    below => format!("{indent}{key}:\n{}", below.text(depth + 1)),
+                };
+                entries.iter().map(entry).collect()
             }
-            let at = self.unknown.len();
-            match shape.field(self.minor, key) {
-                None => self.unknown.push_str(&format!("{}{key}:\n", "    ".repeat(depth))),
-                // The one choice that the rules judge, as other rules depend on it.
-                Some(_) if shape.name == "MachineConfig" && key == "type" => self.value(&Kind::Text, value, depth + 1),
-                Some(field) => self.value(&field.kind, value, depth + 1),
-            }
-            if shape.field(self.minor, key).is_some() && self.unknown.len() > at {
-                self.unknown.insert_str(at, &format!("{}{key}:\n", "    ".repeat(depth)));
+            Self::List(items) => {
+                let item = |item: &Self| format!("{indent}- {}", item.text(depth).trim_start());
+                items.iter().map(item).collect()
             }
         }
     }
 
-    fn value(&mut self, kind: &Kind, value: &Yaml, depth: usize) {
-        let meaning = value.meaning();
-        if meaning == Meaning::Null {
-            return;
+    fn of(entries: BTreeMap<String, Self>) -> Option<Self> {
+        (!entries.is_empty()).then_some(Self::Map(entries))
+    }
+}
+
+/// A value on one line.
+fn flow(value: &Yaml) -> String {
+    match &value.content {
+        Content::Scalar(text, true) => text.clone(),
+        Content::Scalar(text, false) => format!("{text:?}"),
+        Content::List(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Content::Map(entries) => {
+            let entries = entries.iter().map(|(key, value)| format!("{key}: {}", flow(value)));
+            format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+struct Reader {
+    minor: Minor,
+    errors: Vec<String>,
+}
+
+impl Reader {
+    /// Keys that are there twice, wherever they are.
+    fn repeated(&mut self, value: &Yaml) {
+        for (line, key, first) in &value.repeated {
+            self.errors.push(format!("  line {line}: mapping key {key:?} already defined at line {first}"));
+        }
+        match &value.content {
+            Content::List(items) => items.iter().for_each(|item| self.repeated(item)),
+            Content::Map(entries) => entries.iter().for_each(|(_, value)| self.repeated(value)),
+            Content::Scalar(..) => {}
+        }
+    }
+
+    /// Reads a map; what it has that nobody knows.
+    fn map(&mut self, shape: &Shape, value: &Yaml) -> Option<Unknown> {
+        let Some(entries) = value.map() else {
+            self.mismatch(value, &shape.name);
+            return None;
+        };
+        let mut unknown = BTreeMap::new();
+        for (key, value) in entries {
+            if shape.is_document && ["apiVersion", "kind"].contains(&key.as_str()) {
+                continue;
+            }
+            let found = match shape.field(self.minor, key) {
+                None => Some(Unknown::Value(flow(value))),
+                // The choices that are judged elsewhere, or by nobody.
+                Some(_) if shape.name == "MachineConfig" && key == "type" => self.value(&Kind::Text, value),
+                Some(_) if shape.name == "Config" && key == "version" => self.value(&Kind::Text, value),
+                Some(field) => self.value(&field.kind, value),
+            };
+            unknown.extend(found.map(|found| (key.clone(), found)));
+        }
+        Unknown::of(unknown)
+    }
+
+    fn value(&mut self, kind: &Kind, value: &Yaml) -> Option<Unknown> {
+        if value.meaning() == Meaning::Null {
+            return None;
         }
         match kind {
             Kind::Any => {}
@@ -109,43 +188,51 @@ impl Reader {
                 }
             }
             Kind::List(inner) => match value.list() {
-                Some(items) => items.iter().for_each(|item| self.value(inner, item, depth)),
-                None => self.mismatch(value, "slice"),
+                Some(items) => {
+                    let unknown: Vec<Unknown> = items.iter().filter_map(|item| self.value(inner, item)).collect();
+                    return (!unknown.is_empty()).then_some(Unknown::List(unknown));
+                }
+                None => self.mismatch(value, &typed(kind)),
             },
             Kind::Map(inner) => match value.map() {
-                Some(entries) => entries.iter().for_each(|(_, value)| self.value(inner, value, depth)),
-                None => self.mismatch(value, "map"),
-            },
-            Kind::Shape(name) => {
-                if let Some(shape) = SHAPES.get(name) {
-                    self.map(shape, value, depth);
+                Some(entries) => {
+                    let below =
+                        entries.iter().filter_map(|(key, value)| Some((key.clone(), self.value(inner, value)?)));
+                    return Unknown::of(below.collect());
                 }
-            }
-            Kind::Pair => self.pem(value, &["crt", "key"], depth),
-            Kind::Certificate => self.pem(value, &["crt"], depth),
-            Kind::Key => self.pem(value, &["key"], depth),
-            Kind::Args if value.list().is_some() => self.value(&Kind::List(Box::new(Kind::Text)), value, depth),
+                None => self.mismatch(value, &typed(kind)),
+            },
+            Kind::Shape(name) => return SHAPES.get(name).and_then(|shape| self.map(shape, value)),
+            Kind::Pair => return self.pem(value, &["crt", "key"]),
+            Kind::Certificate => return self.pem(value, &["crt"]),
+            Kind::Key => return self.pem(value, &["key"]),
+            Kind::Args if value.list().is_some() => return self.value(&Kind::List(Box::new(Kind::Text)), value),
             scalar => match (value.text(), fault(scalar, value)) {
                 (None, _) => self.mismatch(value, word(scalar)),
-                (Some(_), Some(fault)) => self.errors.push(format!("  line {}: {fault}", value.line)),
+                (Some(_), Some(Fault::Type)) => self.mismatch(value, word(scalar)),
+                (Some(_), Some(Fault::Text(fault))) => self.errors.push(format!("  line {}: {fault}", value.line)),
                 (Some(_), None) => {}
             },
         }
+        None
     }
 
     /// A map of PEM texts, each as base64.
-    fn pem(&mut self, value: &Yaml, keys: &[&str], depth: usize) {
-        let Some(entries) = value.map() else { return self.mismatch(value, "x509.PEMEncodedCertificateAndKey") };
+    fn pem(&mut self, value: &Yaml, keys: &[&str]) -> Option<Unknown> {
+        let Some(entries) = value.map() else {
+            self.mismatch(value, "x509.PEMEncodedCertificateAndKey");
+            return None;
+        };
+        let mut unknown = BTreeMap::new();
         for (key, value) in entries {
             match value.text().map(keys::unwrapped) {
-                _ if !keys.contains(&key.as_str()) => {
-                    self.unknown.push_str(&format!("{}{key}:\n", "    ".repeat(depth)));
-                }
+                _ if !keys.contains(&key.as_str()) => drop(unknown.insert(key.clone(), Unknown::Value(flow(value)))),
                 None => self.mismatch(value, "string"),
                 Some(Err(error)) => self.errors.push(format!("  line {}: {error}", value.line)),
                 Some(Ok(_)) => {}
             }
         }
+        Unknown::of(unknown)
     }
 
     fn mismatch(&mut self, value: &Yaml, wanted: &str) {
@@ -157,7 +244,23 @@ impl Reader {
             (_, Meaning::Float) => "!!float",
             _ => "!!str",
         };
-        self.errors.push(format!("  line {}: cannot construct {has} into {wanted}", value.line));
+        // The beginning of what is there is quoted, as the vendor does.
+        let quoted = match value.text() {
+            Some(text) if text.len() > 10 => format!(" `{}...`", text.chars().take(7).collect::<String>()),
+            Some(text) => format!(" `{text}`"),
+            None => String::new(),
+        };
+        self.errors.push(format!("  line {}: cannot construct {has}{quoted} into {wanted}", value.line));
+    }
+}
+
+/// What the vendor calls a kind of collection.
+fn typed(kind: &Kind) -> String {
+    match kind {
+        Kind::List(inner) => format!("[]{}", typed(inner)),
+        Kind::Map(inner) => format!("map[string]{}", typed(inner)),
+        Kind::Shape(name) => format!("v1alpha1.{name}"),
+        scalar => word(scalar).to_owned(),
     }
 }
 
@@ -174,27 +277,61 @@ fn word(kind: &Kind) -> &'static str {
 }
 
 /// What is wrong with a scalar.
-fn fault(kind: &Kind, value: &Yaml) -> Option<String> {
+enum Fault {
+    /// It is of another type.
+    Type,
+    /// It is of the right type and cannot be read.
+    Text(String),
+}
+
+fn fault(kind: &Kind, value: &Yaml) -> Option<Fault> {
     let (text, meaning) = (value.text()?, value.meaning());
-    let into = |is_fit: bool| (!is_fit).then(|| format!("cannot construct !!str into {}", word(kind)));
-    let parsed = |is_fit: bool, what: &str| (!is_fit && !text.is_empty()).then(|| format!("unable to parse {what}"));
+    let into = |is_fit: bool| (!is_fit).then_some(Fault::Type);
+    let parsed = |is_fit: bool, why: String| (!is_fit && !text.is_empty()).then_some(Fault::Text(why));
+    let unable = |is_fit: bool, what: &str| parsed(is_fit, format!("unable to parse {what}"));
     match kind {
         Kind::Bool => into(matches!(meaning, Meaning::Bool(_)) || is_old_truth(text)),
         Kind::Int => into(meaning == Meaning::Int),
         Kind::Uint => into(meaning == Meaning::Int && !text.starts_with('-')),
         Kind::Float => into(matches!(meaning, Meaning::Int | Meaning::Float)),
         Kind::Duration => into(is_duration(text)),
-        Kind::Address => parsed(text.parse::<IpAddr>().is_ok(), "IP"),
-        Kind::Prefix => parsed(prefix(text).is_some(), "prefix"),
-        Kind::Socket => parsed(text.parse::<SocketAddr>().is_ok(), "address and port"),
-        Kind::Url => parsed(text.contains("://") && !text.contains(' '), "url"),
-        Kind::Mac => parsed(text.split(':').all(|part| u8::from_str_radix(part, 16).is_ok()), "hardware address"),
-        Kind::Cel => parsed(is_balanced(text), "expression"),
-        Kind::Size => parsed(is_size(text), "size"),
-        Kind::Base64 => parsed(STANDARD.decode(text.trim()).is_ok(), "base64"),
-        Kind::Ports => parsed(text.split('-').all(|part| part.parse::<u16>().is_ok()), "port range"),
-        Kind::Choice(words) => (!words.iter().any(|word| word == text)).then(|| format!("expected one of {words:?}")),
+        Kind::Address => parsed(text.parse::<IpAddr>().is_ok(), bad_address(text)),
+        Kind::Prefix => parsed(prefix(text).is_some(), bad_prefix(text)),
+        Kind::Socket => unable(text.parse::<SocketAddr>().is_ok(), "address and port"),
+        Kind::Url if text.starts_with(':') => parsed(false, format!("parse {text:?}: missing protocol scheme")),
+        Kind::Url => unable(text.contains("://") && !text.contains(' '), "url"),
+        Kind::Mac => unable(text.split(':').all(|part| u8::from_str_radix(part, 16).is_ok()), "hardware address"),
+        Kind::Cel => unable(is_balanced(text), "expression"),
+        Kind::Size => parsed(is_size(text), bad_size(text)),
+        Kind::Base64 => unable(STANDARD.decode(text.trim()).is_ok(), "base64"),
+        Kind::Ports => unable(text.split('-').all(|part| part.parse::<u16>().is_ok()), "port range"),
+        Kind::Choice(words) => {
+            (!words.iter().any(|word| word == text)).then(|| Fault::Text(format!("expected one of {words:?}")))
+        }
         _ => None,
+    }
+}
+
+fn bad_address(text: &str) -> String {
+    format!("ParseAddr({text:?}): unable to parse IP")
+}
+
+fn bad_prefix(text: &str) -> String {
+    let why = match text.split_once('/') {
+        None => "no '/'".to_owned(),
+        Some((address, _)) if address.parse::<IpAddr>().is_err() => bad_address(address),
+        Some(_) => "prefix length out of range".to_owned(),
+    };
+    format!("netip.ParsePrefix({text:?}): {why}")
+}
+
+fn bad_size(text: &str) -> String {
+    let text = text.strip_prefix('-').unwrap_or(text);
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    match number.parse::<f64>() {
+        Ok(_) => format!("unhandled size name: {}", unit.trim().to_lowercase()),
+        Err(_) => format!("strconv.ParseFloat: parsing {number:?}: invalid syntax"),
     }
 }
 

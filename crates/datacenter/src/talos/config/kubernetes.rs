@@ -91,7 +91,7 @@ const IMAGES: [(&str, &str, &str); 5] = [
 ];
 
 /// Refuses images of Kubernetes that this version of Talos does not run.
-pub(super) fn judge_versions(minor: Minor, documents: &[Document]) -> Result<(), String> {
+pub(super) fn judge_versions(minor: Minor, version: &str, documents: &[Document]) -> Result<(), String> {
     let first = documents.iter().find(|document| document.kind.is_none()).map(|document| &document.value);
     let wrong = IMAGES.iter().filter_map(|(name, old, kind)| {
         let new = of_kind(documents, kind).next().and_then(|document| document.value.text_at("image"));
@@ -103,12 +103,20 @@ pub(super) fn judge_versions(minor: Minor, documents: &[Document]) -> Result<(),
             Some(generation) if supported(minor).contains(&generation) => return None,
             Some(generation) => {
                 let how = if generation < *supported(minor).start() { "old" } else { "new" };
-                let version = tag.trim_start_matches('v');
-                format!("version of Kubernetes {version} is too {how} to be used with Talos 1.{minor}")
+                let tag = tag.trim_start_matches('v');
+                format!("version of Kubernetes {tag} is too {how} to be used with Talos {version}")
             }
         };
-        Some(format!("{name} image is not valid: {text}"))
+        let whose = if new.is_some() { kind } else { "v1alpha1.Config" };
+        Some((whose, format!("{name} image is not valid: {text}")))
     });
-    let wrong: Vec<String> = wrong.collect();
+    let mut by_document: Vec<(&str, Vec<String>)> = Vec::new();
+    for (whose, text) in wrong {
+        match by_document.iter_mut().find(|(known, _)| *known == whose) {
+            Some((_, texts)) => texts.push(text),
+            None => by_document.push((whose, vec![text])),
+        }
+    }
+    let wrong: Vec<String> = by_document.iter().map(|(whose, texts)| format!("{whose}: {}", listed(texts))).collect();
     if wrong.is_empty() { Ok(()) } else { Err(listed(&wrong)) }
 }

@@ -3,7 +3,7 @@
 use super::decode::Document;
 use super::shapes::{self, Kind, Minor, SHAPES, Shape};
 use super::yaml::Yaml;
-use super::{conflicts, kubernetes, of_kind, prefix};
+use super::{conflicts, kubernetes, names, of_kind, prefix, selectors};
 
 /// Judges a configuration without regard to where it runs: warnings, or all that is wrong.
 pub(super) fn judge(minor: Minor, documents: &[Document]) -> Result<Vec<String>, String> {
@@ -96,12 +96,17 @@ fn of_machine(minor: Minor, config: &Yaml, warnings: &mut Vec<String>) -> Vec<St
         "issuing CA or some accepted CAs are required (.machine.ca, machine.acceptedCAs)",
     );
     if is_control_plane {
-        say(!has_authority, "issuing CA is required (.machine.ca)");
-        let has_key = has("machine.ca.key");
-        say(has_authority && !has_key, "issuing CA key is required for controlplane nodes (.machine.ca.key)");
         let cni = config.text_at("cluster.network.cni.name").unwrap_or("flannel");
         let is_known = ["flannel", "custom", "none"].contains(&cni);
         say(!is_known, "cni name should be one of [\"flannel\", \"custom\", \"none\"]");
+        let has_urls = !config.texts_at("cluster.network.cni.urls").is_empty();
+        say(has_urls && ["flannel", "none"].contains(&cni), &format!("\"urls\" field should be empty for {cni:?} CNI"));
+        if cni == "custom" && !has_urls {
+            warnings.push("\"urls\" field should not be empty for \"custom\" CNI".to_owned());
+        }
+        say(!has_authority, "issuing CA is required (.machine.ca)");
+        let has_key = has("machine.ca.key");
+        say(has_authority && !has_key, "issuing CA key is required for controlplane nodes (.machine.ca.key)");
     } else if is_worker {
         let devices = machine.at("network.interfaces").and_then(Yaml::list).unwrap_or_default();
         let has_vip = devices.iter().any(|device| device.at("vip").is_some());
@@ -118,9 +123,43 @@ fn of_machine(minor: Minor, config: &Yaml, warnings: &mut Vec<String>) -> Vec<St
     } else {
         say(true, &format!("unknown machine type {role:?}"));
     }
+    for subnet in machine.texts_at("kubelet.nodeIP.validSubnets") {
+        let subnet = subnet.trim_start_matches('!');
+        let is_fit = prefix(subnet).is_some() || subnet.parse::<std::net::IpAddr>().is_ok();
+        say(!is_fit, &format!("kubelet nodeIP subnet is not valid: {subnet:?}"));
+    }
+    for field in PROTECTED {
+        let is_there = machine.at("kubelet.extraConfig").is_some_and(|value| value.at(field).is_some());
+        say(is_there, &format!("kubelet configuration field {field:?} can't be overridden"));
+    }
+    for (what, fault) in [
+        ("labels", names::labels(machine.at("nodeLabels"))),
+        ("annotations", names::annotations(machine.at("nodeAnnotations"))),
+        ("taints", names::taints(machine.at("nodeTaints"))),
+    ] {
+        let text = fault.as_deref().unwrap_or_default();
+        say(fault.is_some(), &format!("invalid machine node {what}: {text}"));
+    }
     say(config.bool_at("persist") == Some(false), ".persist should be enabled");
     errors
 }
+
+/// The settings of the kubelet that Talos makes itself.
+const PROTECTED: [&str; 13] = [
+    "apiVersion",
+    "authentication",
+    "authorization",
+    "cgroupRoot",
+    "kind",
+    "kubeletCgroups",
+    "port",
+    "protectKernelDefaults",
+    "resolvConf",
+    "rotateCertificates",
+    "systemCgroups",
+    "staticPodPath",
+    "seccompDefault",
+];
 
 /// The names of inline manifests that are there twice.
 fn duplicates(cluster: &Yaml) -> Vec<String> {
@@ -128,6 +167,20 @@ fn duplicates(cluster: &Yaml) -> Vec<String> {
     let names: Vec<&str> = manifests.iter().filter_map(|manifest| manifest.text_at("name")).collect();
     let twice = names.iter().enumerate().filter(|(index, name)| names[..*index].contains(name));
     twice.map(|(_, name)| (*name).to_owned()).collect()
+}
+
+/// A time such as `1m30s`, in seconds.
+fn seconds(text: &str) -> Option<f64> {
+    let (mut left, mut total) = (text, 0.0);
+    while !left.is_empty() {
+        let end = left.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let (number, rest) = left.split_at(end);
+        let units = [("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("h", 3_600.0), ("m", 60.0), ("s", 1.0)];
+        let (unit, length) = units.into_iter().find(|(unit, _)| rest.starts_with(unit))?;
+        total += number.parse::<f64>().ok()? * length;
+        left = &rest[unit.len()..];
+    }
+    Some(total)
 }
 
 fn endpoint_fault(endpoint: &str) -> Option<&'static str> {
@@ -161,10 +214,43 @@ fn of_document(minor: Minor, document: &Document) -> Vec<String> {
             say(name.len() > 253, &format!("fqdn is too long: {}", name.len()));
         }
         "Layer2VIPConfig" => {
+            let name = &document.name;
+            let is_bad = !name.is_empty() && name.parse::<std::net::IpAddr>().is_err();
+            say(is_bad, &format!("name must be a valid IP address: ParseAddr({name:?}): unable to parse IP"));
             say(value.text_at("link").is_none(), "link must be specified");
-            say(document.name.parse::<std::net::IpAddr>().is_err(), "name must be a valid IP address");
         }
-        "LinkAliasConfig" => say(value.at("selector.match").is_none(), "link selector is required"),
+        "LinkAliasConfig" => match value.text_at("selector.match") {
+            None => say(true, "link selector is required"),
+            Some(text) => {
+                let fault = selectors::fault(text, selectors::LINKS);
+                say(fault.is_some(), &format!("link selector is invalid: {}", fault.unwrap_or_default()));
+            }
+        },
+        "KmsgLogConfig" => {
+            let url = value.text_at("url").unwrap_or_default();
+            let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+            let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+            let faults = [
+                (document.name.is_empty(), "name is required"),
+                (url.is_empty(), "url is required"),
+                (!["tcp", "udp"].contains(&scheme), "url scheme must be tcp:// or udp://"),
+                (!path.is_empty(), "url path must be empty"),
+                (!host.contains(':'), "url port is required"),
+            ];
+            // It tells the first.
+            let fault = faults.iter().find(|(is_wrong, _)| *is_wrong);
+            say(fault.is_some(), fault.map_or("", |(_, text)| text));
+        }
+        "TimeSyncConfig" => {
+            let is_both = value.at("ntp").is_some() && value.at("ptp").is_some();
+            say(is_both, "only one of ntp or ptp configuration can be specified");
+        }
+        "WatchdogTimerConfig" => {
+            let lacks = value.text_at("device").is_none_or(str::is_empty);
+            let is_short = value.text_at("timeout").and_then(seconds).is_some_and(|time| time > 0.0 && time < 10.0);
+            say(lacks, "watchdog device: empty value");
+            say(!lacks && is_short, "watchdog timeout: minimum value is 10s");
+        }
         "UserVolumeConfig" | "RawVolumeConfig" => {
             let is_fit = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
             say(document.name.is_empty(), "name is required");
@@ -175,6 +261,9 @@ fn of_document(minor: Minor, document: &Document) -> Vec<String> {
             let is_directory = value.text_at("volumeType") == Some("directory");
             let lacks = !is_directory && value.at("provisioning.diskSelector.match").is_none();
             say(lacks, "disk selector is required");
+            let selector = value.text_at("provisioning.diskSelector.match").filter(|_| !is_directory);
+            let fault = selector.and_then(|text| selectors::fault(text, selectors::DISKS));
+            say(fault.is_some(), &format!("disk selector is invalid: {}", fault.unwrap_or_default()));
             let has_size = value.at("provisioning.minSize").is_some() || value.at("provisioning.maxSize").is_some();
             let is_part = value.text_at("volumeType").is_none_or(|kind| kind == "partition");
             say(is_part && !has_size, "min size or max size is required");

@@ -193,11 +193,11 @@ fn the_vendors_own_configurations_are_accepted() {
             assert_eq!(taints.values().collect::<Vec<_>>(), ["NoSchedule"]);
         }
         // A node of this version does not run so old a Kubernetes.
-        let refused = Config::accept(minor, &text).unwrap_err();
+        let refused = Config::accept(minor, "1.13.9", &text).unwrap_err();
         assert!(refused.contains("version of Kubernetes 1.28.0 is too old to be used with Talos"), "{refused}");
         let newer = text.replace("v1.28.0", "v1.35.0");
-        assert!(Config::accept(minor, &newer).is_ok());
-        assert_eq!(Config::accept(minor, &newer).unwrap().config.key, config.key);
+        assert!(Config::accept(minor, "1.13.9", &newer).is_ok());
+        assert_eq!(Config::accept(minor, "1.13.9", &newer).unwrap().config.key, config.key);
     }
 }
 
@@ -206,7 +206,9 @@ fn the_vendors_own_configurations_are_accepted() {
 fn one_bundle_makes_one_cluster_in_every_version() {
     let keys: BTreeSet<String> = golden()
         .into_iter()
-        .map(|(minor, _, text)| Config::accept(minor, &text.replace("v1.28.0", "v1.35.0")).unwrap().config.key.clone())
+        .map(|(minor, _, text)| {
+            Config::accept(minor, "1.13.9", &text.replace("v1.28.0", "v1.35.0")).unwrap().config.key.clone()
+        })
         .collect();
     assert!(keys.len() <= 1, "{keys:?}");
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use super::yaml::Yaml;
 use super::{Cni, Config, Network, Role, prefix};
+use crate::kubernetes::workloads::specs::NodeSpecs;
 
 /// The label of a node that is a control plane.
 pub(crate) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
@@ -91,7 +92,32 @@ impl Config {
         self.machine().and_then(|machine| machine.bool_at("cluster.coreDNS.disabled")) != Some(true)
     }
 
-    /// The labels and taints that the node registers with.
+    /// What is written into the node of Kubernetes.
+    pub(crate) fn node_specs(&self) -> NodeSpecs {
+        let (labels, taints) = self.labels_and_taints();
+        let new = self.documents_of("KubeNodeConfig").next().map(|document| document.value.at("annotations"));
+        let old = || self.machine().and_then(|machine| machine.at("machine.nodeAnnotations"));
+        let annotations = texts(new.unwrap_or_else(old));
+        NodeSpecs { labels, annotations, taints, is_administrator: self.role == Role::ControlPlane }
+    }
+
+    /// The taints that the kubelet registers its node with: those it was told to, and that of a control plane.
+    pub(crate) fn registered_taints(&self) -> BTreeMap<String, String> {
+        let new = self.documents_of("KubeletConfig").next().and_then(|it| it.value.at("config.registerWithTaints"));
+        let old = || self.machine().and_then(|machine| machine.at("machine.kubelet.extraConfig.registerWithTaints"));
+        let told = new.or_else(old).and_then(Yaml::list).unwrap_or_default();
+        let mut taints: BTreeMap<String, String> = (told.iter())
+            .filter_map(|taint| {
+                let text = |key: &str| taint.text_at(key).unwrap_or_default();
+                Some((taint.text_at("key")?.to_owned(), format!("{}:{}", text("value"), text("effect"))))
+            })
+            .collect();
+        let own = self.labels_and_taints().1.remove_entry(CONTROL_PLANE);
+        taints.extend(own.filter(|_| self.role == Role::ControlPlane));
+        taints
+    }
+
+    /// The labels and taints of the node.
     pub(crate) fn labels_and_taints(&self) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
         if let Some(document) = self.documents_of("KubeNodeConfig").next() {
             return (texts(document.value.at("labels")), texts(document.value.at("taints")));

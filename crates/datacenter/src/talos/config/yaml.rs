@@ -1,5 +1,6 @@
 //! Text into a tree of values that know their lines.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use granit_parser::{Event, Parser, ScalarStyle};
@@ -14,6 +15,8 @@ const VALUES: usize = 200_000;
 pub(crate) struct Yaml {
     pub(crate) line: usize,
     pub(crate) content: Content,
+    /// The keys of a map that are there again: the line, the key, and the line where it was first.
+    pub(crate) repeated: Vec<(usize, String, usize)>,
 }
 
 impl fmt::Debug for Yaml {
@@ -28,7 +31,7 @@ pub(crate) enum Content {
     /// The text, and whether it stands without quotes.
     Scalar(String, bool),
     List(Vec<Yaml>),
-    /// In the order of the text. Keys are unique.
+    /// In the order of the text. Of keys that are there twice, the first counts.
     Map(Vec<(String, Yaml)>),
 }
 
@@ -134,13 +137,13 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Yaml>, String> {
         match event {
             Event::Scalar(text, style, anchor, _) => {
                 let content = Content::Scalar(text.into_owned(), style == ScalarStyle::Plain);
-                done = Some((anchor, Yaml { line, content }));
+                done = Some((anchor, Yaml { line, content, repeated: Vec::new() }));
             }
             Event::SequenceStart(_, anchor, _) => {
-                open.push(Open { anchor, line, key: None, parts: Parts::List(Vec::new()) });
+                open.push(Open { anchor, line, key: None, parts: Parts::List(Vec::new()), ..Open::default() });
             }
             Event::MappingStart(_, anchor, _) => {
-                open.push(Open { anchor, line, key: None, parts: Parts::Map(Vec::new()) });
+                open.push(Open { anchor, line, key: None, parts: Parts::Map(Vec::new()), ..Open::default() });
             }
             Event::SequenceEnd | Event::MappingEnd => done = open.pop().map(Open::close),
             Event::Alias(id) => {
@@ -173,11 +176,15 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Yaml>, String> {
 }
 
 /// A collection that is being read.
+#[derive(Default)]
 struct Open {
     anchor: usize,
     line: usize,
     key: Option<String>,
     parts: Parts,
+    /// Where each key was first.
+    lines: BTreeMap<String, usize>,
+    repeated: Vec<(usize, String, usize)>,
 }
 
 enum Parts {
@@ -185,18 +192,25 @@ enum Parts {
     Map(Vec<(String, Yaml)>),
 }
 
+impl Default for Parts {
+    fn default() -> Self {
+        Self::List(Vec::new())
+    }
+}
+
 impl Open {
     fn take(&mut self, value: Yaml) -> Result<(), String> {
         match (&mut self.parts, self.key.take()) {
             (Parts::List(items), _) => items.push(value),
             (Parts::Map(entries), Some(key)) => entries.push((key, value)),
-            (Parts::Map(entries), None) => {
+            (Parts::Map(_), None) => {
                 let line = value.line;
                 let Content::Scalar(key, _) = value.content else {
                     return Err(format!("yaml: line {line}: invalid map key"));
                 };
-                if let Some((_, first)) = entries.iter().find(|(known, _)| *known == key) {
-                    return Err(format!("yaml: line {line}: mapping key already defined at line {}", first.line));
+                match self.lines.get(&key) {
+                    Some(first) => self.repeated.push((line, key.clone(), *first)),
+                    None => drop(self.lines.insert(key.clone(), line)),
                 }
                 self.key = Some(key);
             }
@@ -209,7 +223,7 @@ impl Open {
             Parts::List(items) => Content::List(items),
             Parts::Map(entries) => Content::Map(entries),
         };
-        (self.anchor, Yaml { line: self.line, content })
+        (self.anchor, Yaml { line: self.line, content, repeated: self.repeated })
     }
 }
 
@@ -255,15 +269,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_told_by_its_line_alone() {
-        for (text, told) in [
-            ("a: 1\na: 2\n", "yaml: line 2: mapping key already defined at line 1"),
-            ("a: *b\n", "yaml: line 1"),
-            ("? [a]\n: b\n", "yaml: line 1: invalid map key"),
-            ("a: [\n", "yaml: line"),
-        ] {
+        for (text, told) in
+            [("a: *b\n", "yaml: line 1"), ("? [a]\n: b\n", "yaml: line 1: invalid map key"), ("a: [\n", "yaml: line")]
+        {
             let error = documents(text).unwrap_err();
             assert!(error.starts_with(told), "{text}: {error}");
         }
+        let twice = &documents("a: 1\nb: 2\na: 3\n").unwrap()[0];
+        assert_eq!((twice.text_at("a"), twice.repeated.as_slice()), (Some("1"), [(3, "a".to_owned(), 1)].as_slice()));
         let bomb = (1..20).fold("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
             let aliases = vec![format!("*a{}", n - 1); 10].join(", ");
             format!("{text}a{n}: &a{n} [{aliases}]\n")

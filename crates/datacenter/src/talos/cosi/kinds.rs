@@ -372,13 +372,16 @@ fn node_status(world: &World, node: &Node) -> Vec<(String, Value)> {
     let cluster = node.config().and_then(|config| world.talos.clusters.get(&config.key));
     let name = node.hostname();
     let Some(known) = cluster.and_then(|cluster| cluster.nodes.get(&name)) else { return Vec::new() };
+    let key = node.config().map(|config| config.key.as_str()).unwrap_or_default();
+    let object = world.kubernetes.get(key).and_then(|kube| kube.get("nodes", "", &name));
+    let part = |path: &str| object.as_ref().and_then(|object| object.pointer(path).cloned());
     let said = json!({
         "nodename": name,
         "nodeReady": known.is_ready,
-        "unschedulable": known.is_unschedulable,
-        "labels": known.labels,
-        "annotations": {},
-        "podCIDRs": [],
+        "unschedulable": part("/spec/unschedulable") == Some(json!(true)),
+        "labels": part("/metadata/labels").unwrap_or_else(|| json!({})),
+        "annotations": part("/metadata/annotations").unwrap_or_else(|| json!({})),
+        "podCIDRs": part("/spec/podCIDRs").unwrap_or_else(|| json!([])),
     });
     vec![(name, said)]
 }

@@ -4,14 +4,14 @@ use super::super::Permission::{Everyone, InHandler};
 use super::super::Version::{Eight, Nine};
 use super::super::field::{Field, flag, text, whole};
 use super::super::{Call, Operation, Permission, options};
-use super::{NODE, STORAGE_ID, check, check_any, delete, get, post, put, vmid};
+use super::{FRAME, NODE, STORAGE_ID, check, check_any, delete, get, post, put, vmid};
 
 /// The parameters in the path of a guest.
-const GUEST: &[Field] = &[NODE, vmid("vmid").required()];
+pub(super) const GUEST: &[Field] = &[NODE, vmid("vmid").required()];
 
 const DIGEST: Field = text("digest").longest(40);
 const SKIP_LOCK: Field = flag("skiplock");
-const SNAPSHOT: Field = text("snapname").format("pve-configid").longest(40);
+pub(super) const SNAPSHOT: Field = text("snapname").format("pve-configid").longest(40);
 const TIMEOUT: Field = whole("timeout").at_least(0);
 const BANDWIDTH: Field = whole("bwlimit").at_least(0);
 const MIGRATION: &[Field] = &[
@@ -21,7 +21,7 @@ const MIGRATION: &[Field] = &[
     flag("with-conntrack-state").only(Nine),
 ];
 
-const READS_GUEST: Permission = check("/vms/{vmid}", &["VM.Audit"]);
+pub(super) const READS_GUEST: Permission = check("/vms/{vmid}", &["VM.Audit"]);
 
 pub(super) const ALL: &[Operation] = &[
     get(Call::Guests, "/nodes/{node}/qemu", InHandler).protected().on_node().taking(&[&[NODE, flag("full")]]),
@@ -45,7 +45,8 @@ pub(super) const ALL: &[Operation] = &[
         .taking(&[GUEST, &[flag("current"), text("snapshot").format("pve-configid").longest(40)]]),
     get(Call::Pending, "/nodes/{node}/qemu/{vmid}/pending", READS_GUEST).on_node().taking(&[GUEST]),
     get(Call::GuestIndex, "/nodes/{node}/qemu/{vmid}", Everyone).on_node().taking(&[GUEST]),
-    get(Call::Snapshots, "/nodes/{node}/qemu/{vmid}/snapshot", READS_GUEST).protected().on_node().taking(&[GUEST]),
+    get(Call::GuestStatistics, "/nodes/{node}/qemu/{vmid}/rrddata", READS_GUEST).protected().taking(&[GUEST, FRAME]),
+    get(Call::StatusIndex, "/nodes/{node}/qemu/{vmid}/status", Everyone).on_node().taking(&[GUEST]),
     get(Call::Feature, "/nodes/{node}/qemu/{vmid}/feature", READS_GUEST)
         .protected()
         .on_node()
@@ -57,10 +58,13 @@ const ASKS_AGENT: Permission = check_any("/vms/{vmid}", &["VM.GuestAgent.Audit",
 const ASKS_AGENT_OF_EIGHT: Permission = check("/vms/{vmid}", &["VM.Monitor"]);
 const PING: &str = "/nodes/{node}/qemu/{vmid}/agent/ping";
 const INTERFACES: &str = "/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces";
+const INFO: &str = "/nodes/{node}/qemu/{vmid}/agent/info";
 
 pub(super) const AGENT: &[Operation] = &[
     post(Call::AgentPing, PING, ASKS_AGENT).only(Nine).on_node().taking(&[GUEST]),
     post(Call::AgentPing, PING, ASKS_AGENT_OF_EIGHT).only(Eight).on_node().taking(&[GUEST]),
+    get(Call::AgentInfo, INFO, ASKS_AGENT).only(Nine).protected().on_node().taking(&[GUEST]),
+    get(Call::AgentInfo, INFO, ASKS_AGENT_OF_EIGHT).only(Eight).protected().on_node().taking(&[GUEST]),
     get(Call::AgentInterfaces, INTERFACES, ASKS_AGENT).only(Nine).protected().on_node().taking(&[GUEST]),
     get(Call::AgentInterfaces, INTERFACES, ASKS_AGENT_OF_EIGHT).only(Eight).protected().on_node().taking(&[GUEST]),
 ];
@@ -102,6 +106,16 @@ pub(super) const POWER: &[Operation] = &[
     post(Call::Shutdown, "/nodes/{node}/qemu/{vmid}/status/shutdown", SWITCHES_GUEST)
         .on_node()
         .taking(&[GUEST, &[TIMEOUT, SKIP_LOCK, flag("keepActive"), flag("forceStop")]]),
+    post(Call::Reset, "/nodes/{node}/qemu/{vmid}/status/reset", SWITCHES_GUEST)
+        .on_node()
+        .taking(&[GUEST, &[SKIP_LOCK]]),
+    post(Call::Suspend, "/nodes/{node}/qemu/{vmid}/status/suspend", SWITCHES_GUEST)
+        .checks_more()
+        .on_node()
+        .taking(&[GUEST, &[SKIP_LOCK, flag("todisk"), text("statestorage").format("pve-storage-id").with("todisk")]]),
+    post(Call::Resume, "/nodes/{node}/qemu/{vmid}/status/resume", SWITCHES_GUEST)
+        .on_node()
+        .taking(&[GUEST, &[SKIP_LOCK, flag("nocheck")]]),
     post(Call::Reboot, "/nodes/{node}/qemu/{vmid}/status/reboot", SWITCHES_GUEST)
         .on_node()
         .taking(&[GUEST, &[TIMEOUT]]),
@@ -252,6 +266,9 @@ pub(super) const CHANGES: &[Operation] = &[
             ],
         ],
     ),
+    put(Call::Unlink, "/nodes/{node}/qemu/{vmid}/unlink", check("/vms/{vmid}", &["VM.Config.Disk"]))
+        .on_node()
+        .taking(&[GUEST, &[text("idlist").required().format("pve-configid-list"), flag("force")]]),
     put(Call::CloudInit, "/nodes/{node}/qemu/{vmid}/cloudinit", check("/vms/{vmid}", &["VM.Config.Cloudinit"]))
         .on_node()
         .taking(&[GUEST]),

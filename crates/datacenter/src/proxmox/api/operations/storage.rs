@@ -4,7 +4,7 @@ use super::super::Permission::InHandler;
 use super::super::Version::{Eight, Nine};
 use super::super::field::{flag, text, whole};
 use super::super::{Call, Operation, Permission};
-use super::{NODE, STORAGE_ID, check, check_any, delete, get, post, vmid};
+use super::{FRAME, NODE, STORAGE_ID, check, check_any, delete, get, post, vmid};
 
 const READS_STORAGE: Permission = check_any("/storage/{storage}", &["Datastore.Audit", "Datastore.AllocateSpace"]);
 
@@ -59,6 +59,10 @@ pub(super) const ALL: &[Operation] =
             .protected()
             .on_node()
             .taking(&[&[NODE, STORAGE_ID.required()]]),
+        get(Call::StorageStatistics, "/nodes/{node}/storage/{storage}/rrddata", READS_STORAGE)
+            .protected()
+            .on_node()
+            .taking(&[&[NODE, STORAGE_ID.required()], FRAME]),
         get(Call::Volumes, "/nodes/{node}/storage/{storage}/content", READS_STORAGE)
             .protected()
             .on_node()

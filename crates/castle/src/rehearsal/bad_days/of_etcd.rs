@@ -1,0 +1,279 @@
+//! What happens to control planes and to the etcd on them: one is lost, several are, their file is edited meanwhile. However it goes, there is one
+//! etcd in one life, and what a survivor has is not lost.
+
+use std::path::Path;
+
+use castle_rehearsal::{Loss, Moment};
+
+use super::super::fixture::HOME;
+use super::super::life::{At, Kill};
+use super::super::promises::forget;
+use super::*;
+
+const THREE: &str = "castle: blue
+platform: embedded
+talos: {version: v1.13.9, serviceAccountKey: p256}
+kubernetes: {version: v1.36.3}
+network: {cidr: 127.42.0.0/24, gateway: 127.42.0.1, nameservers: [127.42.0.1], vip: 127.42.0.10}
+nodes:
+  controlPlanes: {count: 3, firstAddress: 127.42.0.11, cores: 4, memory: 4GiB, disk: 32GiB}
+  workers: {count: 1, firstAddress: 127.42.0.21, cores: 4, memory: 8GiB, disk: 32GiB}
+storage: none
+secrets: embedded
+";
+
+fn three() -> Arc<Script> {
+    static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| written(THREE));
+    SCRIPT.clone()
+}
+
+fn vmid(life: &Life, name: &str) -> u32 {
+    life.script.nodes.iter().find(|node| node.name.value == name).unwrap().vmid.0
+}
+
+fn control_planes(life: &Life) -> Vec<u32> {
+    ["blue-cp-1", "blue-cp-2", "blue-cp-3"].iter().map(|name| vmid(life, name)).collect()
+}
+
+/// Somebody deletes a machine.
+fn lose(life: &Life, name: &str) {
+    assert!(life.datacenter.remove_guest(vmid(life, name)), "{name}");
+}
+
+/// The castle's file says this from now on.
+fn edit(life: &Life, from: &str, to: &str) {
+    assert!(THREE.contains(from), "{from}");
+    life.disk().tamper(&Path::new(HOME).join("castle.yaml"), THREE.replace(from, to).into_bytes());
+}
+
+/// What tells one cluster from another that has the same name: drawn when its etcd begins.
+fn identity(life: &Life) -> String {
+    let objects = life.datacenter.objects();
+    let is_it = |(_, collection, place): &(String, String, String)| {
+        collection == "namespaces" && place.ends_with("kube-system")
+    };
+    let uids: Vec<_> =
+        objects.iter().filter(|(key, _)| is_it(key)).map(|(_, it)| it["metadata"]["uid"].to_string()).collect();
+    assert_eq!(uids.len(), 1, "one cluster: {uids:?}");
+    uids[0].clone()
+}
+
+fn bootstraps(life: &Life) -> usize {
+    life.tally.changes().iter().filter(|change| change.starts_with("Bootstrap")).count()
+}
+
+/// Raises the castle, lets something happen to it, and holds that the etcd it has at the end is the one that it had.
+fn survives(happens: impl AsyncFn(&Life) + Sync) {
+    in_worlds(&three(), &SEEDS, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!(bootstraps(&life), 1);
+        let (others, before, expected) = (Others::of_strangers(&life), identity(&life), Picture::of(&life));
+        happens(&life).await;
+        let up = life.run(&["up"]).await;
+        hold(&up, Exit::Done, &[]);
+        assert_eq!(bootstraps(&life), 0, "etcd begins once: {}", up.printed.text);
+        assert_eq!(identity(&life), before);
+        assert_eq!(life.datacenter.cluster("blue").unwrap().etcds.len(), 1);
+        assert_eq!(Picture::of(&life).against(&expected), Vec::<String>::new(), "{}", up.printed.text);
+        let again = life.run(&["up"]).await;
+        assert_eq!(again.printed.result["result"], "unchanged", "{}", again.printed.text);
+        assert_eq!(others.touched(&life), Vec::<String>::new());
+    });
+}
+
+/// Raises the castle, lets something happen to it, and holds that `up` and `plan` refuse with these words and change nothing.
+fn refused(happens: impl AsyncFn(&Life) + Sync, words: &[&str]) {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        happens(&life).await;
+        for verb in ["plan", "up"] {
+            life.tally.changes();
+            let told = life.run(&[verb]).await;
+            hold(&told, Exit::Refused, words);
+            assert_eq!(told.printed.result["result"], "refused", "{}", told.printed.result);
+            assert_eq!(life.tally.changes(), Vec::<String>::new(), "{verb}");
+        }
+    });
+}
+
+#[test]
+fn a_lost_control_plane_is_taken_out_of_etcd_and_made_anew() {
+    survives(async |life| lose(life, "blue-cp-2"));
+}
+
+#[test]
+fn the_first_control_plane_is_lost() {
+    survives(async |life| {
+        lose(life, "blue-cp-1");
+        let plan = life.run(&["plan"]).await;
+        hold(
+            &plan,
+            Exit::Done,
+            &["platform/member/blue-cp-1", "forget", "member of etcd: blue-cp-1 at 127.42.0.11 -> nothing"],
+        );
+        assert_eq!(bootstraps(life), 0);
+    });
+}
+
+#[test]
+fn a_control_plane_is_lost_and_so_is_the_state() {
+    survives(async |life| {
+        lose(life, "blue-cp-1");
+        forget(life);
+    });
+}
+
+#[test]
+fn a_control_plane_is_lost_while_the_others_are_off() {
+    survives(async |life| {
+        lose(life, "blue-cp-3");
+        for name in ["blue-cp-1", "blue-cp-2"] {
+            life.datacenter.switch(vmid(life, name), false);
+        }
+    });
+}
+
+#[test]
+fn all_control_planes_are_off() {
+    survives(async |life| {
+        for vmid in control_planes(life) {
+            life.datacenter.switch(vmid, false);
+        }
+    });
+}
+
+#[test]
+fn all_control_planes_restart_at_the_same_moment() {
+    survives(async |life| {
+        for vmid in control_planes(life) {
+            assert!(life.datacenter.reboot_node(vmid));
+        }
+    });
+}
+
+#[test]
+fn the_etcd_of_one_is_wiped() {
+    survives(async |life| assert!(life.datacenter.lose_etcd_member(vmid(life, "blue-cp-2"))));
+}
+
+/// The memory of one node changes, and another one is lost.
+#[test]
+fn a_control_plane_is_lost_and_the_memory_of_another_changes() {
+    in_worlds(&three(), &SEEDS, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let before = identity(&life);
+        bootstraps(&life);
+        lose(&life, "blue-cp-2");
+        edit(&life, "storage: none", "  overrides: {blue-cp-1: {memory: 6GiB}}\nstorage: none");
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!((bootstraps(&life), identity(&life)), (0, before));
+        assert_eq!(life.datacenter.cluster("blue").unwrap().etcds.len(), 1);
+        let memory = life.datacenter.look().guests[&vmid(&life, "blue-cp-1")].config.get("memory").cloned();
+        assert_eq!(memory.as_deref(), Some("6144"));
+    });
+}
+
+#[test]
+fn what_would_restart_more_than_one_node_is_refused() {
+    let happens = async |life: &Life| edit(life, "memory: 4GiB", "memory: 6GiB");
+    let words =
+        ["3 nodes would restart", "blue-cp-1 (memory), blue-cp-2 (memory), blue-cp-3 (memory)", "nodes.overrides"];
+    refused(happens, &words);
+    // With one of them lost as well.
+    let happens = async |life: &Life| {
+        edit(life, "memory: 4GiB", "memory: 6GiB");
+        lose(life, "blue-cp-2");
+    };
+    refused(happens, &["2 nodes would restart", "blue-cp-1 (memory), blue-cp-3 (memory)"]);
+}
+
+#[test]
+fn a_lost_quorum_is_named_and_nothing_is_made() {
+    let happens = async |life: &Life| {
+        lose(life, "blue-cp-2");
+        lose(life, "blue-cp-3");
+        // Until the one that is left knows.
+        life.clock().sleep(Duration::from_secs(120)).await;
+    };
+    let words = [
+        "has lost its quorum",
+        "blue-cp-2 (there is no such machine)",
+        "talosctl --nodes 127.42.0.11 copy /var/lib/etcd",
+    ];
+    refused(happens, &words);
+}
+
+#[test]
+fn machines_that_are_not_to_be_seen_are_not_made_again() {
+    let happens = async |life: &Life| {
+        for name in ["blue-cp-1", "blue-cp-2", "blue-cp-3", "blue-worker-1"] {
+            lose(life, name);
+        }
+    };
+    let words = [
+        "stands by its state, and none of its machines is to be seen",
+        "blue-cp-1 (VM 1000 on pve)",
+        "castle@pve!",
+        "castle down ends this life",
+    ];
+    refused(happens, &words);
+    let happens = async |life: &Life| {
+        for name in ["blue-cp-1", "blue-cp-2", "blue-cp-3"] {
+            lose(life, name);
+        }
+    };
+    refused(happens, &["etcd: is lost", "none of its control planes is to be seen", "castle down, then castle up"]);
+}
+
+#[test]
+fn a_castle_whose_machines_are_gone_begins_a_new_life() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        for name in ["blue-cp-1", "blue-cp-2", "blue-cp-3", "blue-worker-1"] {
+            lose(&life, name);
+        }
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &[]);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let status = life.run(&["status"]).await;
+        hold(&status, Exit::Done, &["stands as its file says (life 2)"]);
+    });
+}
+
+/// Killed right after the call, nobody has written down that etcd has begun.
+#[test]
+fn killed_between_the_bootstrap_and_its_note() {
+    in_worlds(&three(), &SEEDS, async |life| {
+        let at = At::Change(Box::new(|change| change.starts_with("Bootstrap")));
+        let told = life.run_killed(&["up"], Kill { at, moment: Moment::After, loss: Loss::None }).await;
+        assert_eq!(told.exit, None);
+        assert_eq!(bootstraps(&life), 1);
+        life.clock().sleep(Duration::from_secs(60)).await;
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!(bootstraps(&life), 0);
+        assert_eq!(life.datacenter.cluster("blue").unwrap().etcds.len(), 1);
+    });
+}
+
+/// The same, and then the machine is lost that was told to begin: it has what was begun, and nobody else does.
+#[test]
+fn killed_between_the_bootstrap_and_its_note_and_the_machine_is_lost() {
+    in_worlds(&three(), &SEEDS, async |life| {
+        let at = At::Change(Box::new(|change| change.starts_with("Bootstrap")));
+        life.run_killed(&["up"], Kill { at, moment: Moment::After, loss: Loss::None }).await;
+        lose(&life, "blue-cp-1");
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!(life.datacenter.cluster("blue").unwrap().etcds.len(), 1);
+    });
+}
+
+#[test]
+fn a_castle_that_keeps_its_identity_begins_its_etcd_once_more() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let before = identity(&life);
+        hold(&life.run(&["rebirth", "--keep-identity", "--yes"]).await, Exit::Done, &[]);
+        assert_ne!(identity(&life), before);
+        let again = life.run(&["up"]).await;
+        assert_eq!(again.printed.result["result"], "unchanged", "{}", again.printed.text);
+    });
+}

@@ -1,0 +1,161 @@
+//! What differs between a recorded answer and the one that is given here.
+//!
+//! Everything counts, sentences and numbers too, but for what is another in every run: times, numbers of processes, hardware
+//! addresses, checksums of files, speeds, and how much of the host is in use.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use crate::probes::Probe;
+
+/// Something that is not as it was recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Difference {
+    pub(crate) probe: String,
+    /// Where: `json.data.name`, `task.exitstatus`, `log`.
+    pub(crate) place: String,
+    pub(crate) recorded: Value,
+    pub(crate) here: Value,
+}
+
+/// Numbers and texts that are another on every host and in every run; that they are there, and their type, counts.
+const ITS_OWN: &[&str] = &[
+    "address",
+    "avail",
+    "bridge_ports",
+    "cidr",
+    "cpu",
+    "ctime",
+    "digest",
+    "disk",
+    "ip",
+    "maxdisk of node",
+    "maxmem of node",
+    "mem",
+    "memhost",
+    "netin",
+    "netout",
+    "pid",
+    "pstart",
+    "ssl_fingerprint",
+    "starttime",
+    "uptime",
+    "used",
+    "used_fraction",
+];
+
+/// What is replaced in texts before they are compared, and what by.
+static VEILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let pairs = [
+        (r"UPID:pve1:[0-9A-F]{8}:[0-9A-F]{8}:[0-9A-F]{8}:", "UPID:pve1:*:*:*:"),
+        (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>"),
+        (r"BC:24:11(:[0-9A-F]{2}){3}", "<mac>"),
+        (r"creation-qemu=[0-9.]+,ctime=[0-9]+", "creation-qemu=*,ctime=*"),
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "<time>"),
+        (r"tmp_dwnl\.\d+", "tmp_dwnl.*"),
+        (r"\([0-9.]+ [KMG]?B/s\)", "(*)"),
+        (r" +[0-9.]+[KMG]=[0-9.]+s", " *"),
+        (r"got '[0-9a-f]{64}'", "got '*'"),
+    ];
+    pairs.into_iter().map(|(pattern, by)| (Regex::new(pattern).unwrap(), by)).collect()
+});
+
+fn veiled(text: &str) -> String {
+    VEILED.iter().fold(text.to_owned(), |text, (pattern, by)| pattern.replace_all(&text, *by).into_owned())
+}
+
+/// All differences of one request.
+pub(crate) fn differences(recorded: &Probe, here: &Probe) -> Vec<Difference> {
+    let mut found = Found { probe: recorded.name.clone(), all: Vec::new() };
+    found.texts("status", &json!(recorded.status), &json!(here.status));
+    found.texts("reason", &json!(recorded.reason), &json!(here.reason));
+    found.texts("content-type", &json!(recorded.ctype), &json!(here.ctype));
+    found.values("json", &json!(recorded.json), &json!(here.json));
+    found.values("task", &json!(recorded.task), &json!(here.task));
+    found.texts("log", &json!(recorded.log), &json!(here.log));
+    found.all
+}
+
+struct Found {
+    probe: String,
+    all: Vec<Difference>,
+}
+
+impl Found {
+    fn add(&mut self, place: &str, recorded: &Value, here: &Value) {
+        let (probe, place) = (self.probe.clone(), place.to_owned());
+        self.all.push(Difference { probe, place, recorded: recorded.clone(), here: here.clone() });
+    }
+
+    /// Compares what is told in words, or in lines of words.
+    fn texts(&mut self, place: &str, recorded: &Value, here: &Value) {
+        let plain = |value: &Value| match value {
+            Value::String(text) => json!(veiled(text)),
+            Value::Array(lines) => lines.iter().map(|line| json!(veiled(line.as_str().unwrap_or_default()))).collect(),
+            other => other.clone(),
+        };
+        let (recorded, here) = (plain(recorded), plain(here));
+        if recorded != here {
+            self.add(place, &recorded, &here);
+        }
+    }
+
+    fn values(&mut self, place: &str, recorded: &Value, here: &Value) {
+        match (recorded, here) {
+            (Value::Object(recorded), Value::Object(here)) => self.members(place, recorded, here),
+            (Value::Array(recorded), Value::Array(here)) => {
+                // The vendor's lists have no order: they come out of hashes.
+                let (recorded, here) = (sorted(recorded), sorted(here));
+                for at in 0..recorded.len().max(here.len()) {
+                    let none = Value::Null;
+                    let (one, other) = (recorded.get(at).unwrap_or(&none), here.get(at).unwrap_or(&none));
+                    self.values(&format!("{place}[{at}]"), one, other);
+                }
+            }
+            (Value::String(_), Value::String(_)) => self.texts(place, recorded, here),
+            (Value::Number(one), Value::Number(other)) if one.as_f64() == other.as_f64() => {}
+            _ if recorded == here => {}
+            _ => self.add(place, recorded, here),
+        }
+    }
+
+    fn members(&mut self, place: &str, recorded: &Map<String, Value>, here: &Map<String, Value>) {
+        let is_node = recorded.get("type") == Some(&json!("node"));
+        for (name, value) in recorded {
+            let inner = format!("{place}.{name}");
+            match here.get(name) {
+                None => self.add(&inner, value, &json!("absent")),
+                Some(other) if is_its_own(name, is_node) && same_type(value, other) => {}
+                Some(other) => self.values(&inner, value, other),
+            }
+        }
+        for (name, value) in here.iter().filter(|(name, _)| !recorded.contains_key(*name)) {
+            self.add(&format!("{place}.{name}"), &json!("absent"), value);
+        }
+        let key = |of: &Map<String, Value>| of.get("key") == Some(&json!("digest"));
+        if key(recorded) && key(here) {
+            self.all.retain(|difference| difference.place != format!("{place}.value"));
+        }
+    }
+}
+
+fn is_its_own(name: &str, is_node: bool) -> bool {
+    ITS_OWN.contains(&name) || (is_node && ITS_OWN.contains(&format!("{name} of node").as_str()))
+}
+
+fn same_type(one: &Value, other: &Value) -> bool {
+    std::mem::discriminant(one) == std::mem::discriminant(other)
+}
+
+/// A list in the order of what its members are about.
+fn sorted(list: &[Value]) -> Vec<Value> {
+    let about = |value: &Value| {
+        let named = ["key", "volid", "id", "storage", "poolid", "iface"].iter().find_map(|name| value.get(name));
+        named.map_or_else(|| value.to_string(), Value::to_string)
+    };
+    let mut list = list.to_vec();
+    list.sort_by_key(about);
+    list
+}
