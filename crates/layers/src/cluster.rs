@@ -1,9 +1,11 @@
 //! The rest of the platform layer: nodes that have their configuration, one bootstrap, and the gates before anything is put into the
 //! cluster.
 
+mod adorn;
 mod configuration;
 mod drift;
 mod gates;
+mod traits;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -75,6 +77,19 @@ pub fn machines(nodes: &[Node], survey: &Survey) -> Vec<Machine> {
         true => Machine::Off,
     };
     nodes.iter().map(machine).collect()
+}
+
+/// The step that gives the nodes their labels, annotations and taints.
+fn adorn(castle: &Arc<Castle>, nodes: &Arc<Vec<Node>>, referred: &Arc<Referred>) -> adorn::Adorn {
+    let (castle, nodes, referred) = (castle.clone(), nodes.clone(), referred.clone());
+    adorn::Adorn::new(Box::new(move |bundle: &Bundle| {
+        let wanted = |node: &Node| {
+            let traits = configuration::traits(&castle, &nodes, node, bundle, &referred);
+            let traits = traits.map_err(|error| error.fault(&node.name.value))?;
+            Ok(adorn::Wanted { name: node.name.value.clone(), is_worker: node.role == Role::Worker, traits })
+        };
+        nodes.iter().map(wanted).collect()
+    }))
 }
 
 /// What must be so before anything is put into the cluster: each gate, and what it claims.
@@ -163,6 +178,11 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         let needs = (api.clone(), begun.clone());
         graph.gate(id("nodes", "ready"), place(15), needs.clone(), gates::nodes_ready(names));
         graph.gate(id("coredns", "available"), place(10), needs, gates::core_dns());
+    }
+    let traits = id("nodes", "traits");
+    graph.step(traits.clone(), place(2), (api.clone(), keys.clone()), adorn(castle, nodes, referred));
+    if castle.kubernetes.cni.value == Cni::Flannel {
+        graph.after(traits, id("nodes", "ready"));
     }
     Formed { api, volumes, quorum: begun }
 }
