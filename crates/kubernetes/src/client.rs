@@ -191,6 +191,15 @@ impl Api {
     ///
     /// [`Trouble`] if it is not accepted.
     pub async fn relabel(&self, seen: &Object, metadata: Map<String, Value>) -> Result<(), Trouble> {
+        self.amend(seen, metadata, &Value::Object(Map::new())).await
+    }
+
+    /// Changes fields of the very object that was seen. If it has changed since, it is a conflict, and nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if it is not accepted.
+    pub async fn amend(&self, seen: &Object, metadata: Map<String, Value>, spec: &Value) -> Result<(), Trouble> {
         let kind = seen.kind();
         let resource = self.resource(&kind).await?.ok_or_else(|| Trouble::NotServed(kind.clone()))?;
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
@@ -199,8 +208,11 @@ impl Api {
             metadata.insert(precondition.to_owned(), seen.at(&format!("/metadata/{precondition}")).clone());
         }
         let request = Request::new(resource.path(seen.namespace()));
-        let request = request.patch(seen.name(), &params, &Patch::Merge(json!({ "metadata": metadata })));
-        self.send(request).await.map(drop)
+        let mut patch = json!({ "metadata": metadata });
+        if spec.as_object().is_some_and(|spec| !spec.is_empty()) {
+            patch["spec"] = spec.clone();
+        }
+        self.send(request.patch(seen.name(), &params, &Patch::Merge(patch))).await.map(drop)
     }
 
     /// Changes these fields of the very object that was seen, whatever else has changed in it since.

@@ -1,9 +1,11 @@
 //! The rest of the platform layer: nodes that have their configuration, one bootstrap, and the gates before anything is put into the
 //! cluster.
 
+mod adorn;
 mod configuration;
 mod drift;
 mod gates;
+mod traits;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -77,6 +79,19 @@ pub fn machines(nodes: &[Node], survey: &Survey) -> Vec<Machine> {
     nodes.iter().map(machine).collect()
 }
 
+/// The step that gives the nodes their labels, annotations and taints.
+fn adorn(castle: &Arc<Castle>, nodes: &Arc<Vec<Node>>, referred: &Arc<Referred>) -> adorn::Adorn {
+    let (castle, nodes, referred) = (castle.clone(), nodes.clone(), referred.clone());
+    adorn::Adorn::new(Box::new(move |bundle: &Bundle| {
+        let wanted = |node: &Node| {
+            let traits = configuration::traits(&castle, &nodes, node, bundle, &referred);
+            let traits = traits.map_err(|error| error.fault(&node.name.value))?;
+            Ok(adorn::Wanted { name: node.name.value.clone(), is_worker: node.role == Role::Worker, traits })
+        };
+        nodes.iter().map(wanted).collect()
+    }))
+}
+
 /// What must be so before anything is put into the cluster: each gate, and what it claims.
 #[must_use]
 pub fn gates(castle: &Castle, nodes: &[Node]) -> Vec<(StepId, String)> {
@@ -114,7 +129,8 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         });
         let step = id("config", &node.name.value);
         let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        let configure = Configure::new(wire.clone(), whom(node), *machine, compose);
+        let configure =
+            Configure::new(wire.clone(), whom(node), *machine, compose).only_on(&node.mac.value.to_string());
         let handle = graph.step(step.clone(), place, (keys.clone(),), configure);
         graph.after(step, platform::power_step(node));
         if configuration::has_longhorn(&plan.castle, node) {
@@ -162,6 +178,11 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         let needs = (api.clone(), begun.clone());
         graph.gate(id("nodes", "ready"), place(15), needs.clone(), gates::nodes_ready(names));
         graph.gate(id("coredns", "available"), place(10), needs, gates::core_dns());
+    }
+    let traits = id("nodes", "traits");
+    graph.step(traits.clone(), place(2), (api.clone(), keys.clone()), adorn(castle, nodes, referred));
+    if castle.kubernetes.cni.value == Cni::Flannel {
+        graph.after(traits, id("nodes", "ready"));
     }
     Formed { api, volumes, quorum: begun }
 }

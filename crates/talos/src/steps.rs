@@ -3,6 +3,7 @@
 mod bootstrap;
 mod configure;
 mod etcd;
+mod identity;
 mod keys;
 mod members;
 

@@ -21,6 +21,7 @@ use castle_yaml::{self as yaml, YamlError};
 use thiserror::Error;
 
 use super::api_address;
+use super::traits::{self, Traits};
 
 /// The name of the one link that a node has.
 const LINK: &str = "net0";
@@ -113,6 +114,29 @@ impl ConfigurationError {
 ///
 /// What is wrong with what it is made of.
 pub fn configuration(
+    castle: &Castle,
+    nodes: &[Node],
+    node: &Node,
+    bundle: &Bundle,
+    referred: &Referred,
+) -> Result<Configuration, ConfigurationError> {
+    let composed = composed(castle, nodes, node, bundle, referred)?;
+    Ok(if node.role == Role::Worker { traits::of_worker(&composed) } else { composed })
+}
+
+/// What a node is to be in Kubernetes.
+pub(super) fn traits(
+    castle: &Castle,
+    nodes: &[Node],
+    node: &Node,
+    bundle: &Bundle,
+    referred: &Referred,
+) -> Result<Traits, ConfigurationError> {
+    Ok(Traits::of(&composed(castle, nodes, node, bundle, referred)?))
+}
+
+/// What the file and its patches say of a node.
+fn composed(
     castle: &Castle,
     nodes: &[Node],
     node: &Node,

@@ -109,6 +109,48 @@ fn a_configuration_that_a_node_refuses_is_named_without_its_values() {
     });
 }
 
+/// Whoever answers in maintenance mode at a node's address is given nothing unless it is the machine that castle made.
+#[test]
+fn another_machine_that_waits_at_a_nodes_address_gets_no_configuration() {
+    const OTHER: &str = "02:00:00:00:00:99";
+    /// Gives the machine another network device just before it starts, and sees whether anybody is given a configuration.
+    struct Swap(Datacenter, Mutex<u32>);
+    impl Witness for Swap {
+        fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+            if asked.path.ends_with("/qemu/421/status/start") {
+                let device = format!("virtio={OTHER},bridge=vmbr0");
+                assert!(self.0.change_guest(421, &[("net0", Some(&device))]));
+            }
+            Some(handle())
+        }
+
+        fn call(&self, called: &Called) -> Fate {
+            *self.1.lock().unwrap() += u32::from(called.method.contains("ApplyConfiguration"));
+            Fate::Handled
+        }
+    }
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 1, Latencies::none());
+        let swap = Arc::new(Swap(castle.room.datacenter.clone(), Mutex::default()));
+        castle.room.datacenter.watch(swap.clone());
+        let given = castle.room.nodes[0].mac.value.to_string().to_lowercase();
+        let report = castle.up().await;
+        let found = faults(&report);
+        let [fault] = found.as_slice() else { panic!("{found:#?}") };
+        assert!(fault.guarded, "{fault:#?}");
+        for word in ["another machine answers at 10.0.1.1", OTHER, &given, "nothing was sent"] {
+            assert!(fault.evidence.contains(word), "{word}: {fault:#?}");
+        }
+        assert!(fault.next.contains("talosctl get links --insecure --nodes 10.0.1.1"), "{fault:#?}");
+        assert_eq!(*swap.1.lock().unwrap(), 0, "no secret left this machine");
+        castle.room.datacenter.unwatch();
+        let device = format!("virtio={given},bridge=vmbr0");
+        assert!(castle.room.datacenter.change_guest(421, &[("net0", Some(&device))]));
+        castle.room.datacenter.switch(421, false);
+        done(&castle.up().await);
+    });
+}
+
 #[test]
 fn without_a_time_server_the_wait_for_it_is_named() {
     in_virtual_time(async |clock| {

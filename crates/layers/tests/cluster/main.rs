@@ -12,3 +12,4 @@ mod judge;
 mod raise;
 #[path = "../platform/room.rs"]
 mod room;
+mod traits;

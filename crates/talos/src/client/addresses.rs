@@ -1,5 +1,6 @@
 //! The addresses that a node has, and what it calls itself.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use castle_yaml as yaml;
@@ -24,15 +25,16 @@ impl Node {
         Ok(resource.map(|resource| read(&resource)).unwrap_or_default())
     }
 
-    /// The hardware addresses of its network devices, in small letters.
+    /// The hardware addresses of its network devices, those that they were made with among them, in small letters.
     ///
     /// # Errors
     ///
     /// [`Refusal`] if the node does not say.
     pub async fn hardware_addresses(&self) -> Result<Vec<String>, Refusal> {
         let links = self.resources(kinds::LINK_STATUS).await?;
-        let told = links.iter().filter_map(|link| said(link, "hardwareAddr")).map(|mac| mac.to_lowercase());
-        Ok(told.filter(|mac| mac != LOOPBACK).collect())
+        let told = links.iter().flat_map(|link| ["hardwareAddr", "permanentAddr"].map(|key| said(link, key)));
+        let told: BTreeSet<String> = told.flatten().map(|mac| mac.to_lowercase()).collect();
+        Ok(told.into_iter().filter(|mac| !mac.is_empty() && mac != LOOPBACK).collect())
     }
 
     /// What it calls itself, as long as it does.

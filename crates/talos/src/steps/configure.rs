@@ -6,7 +6,7 @@ use std::time::Duration;
 use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step, pace};
 use castle_seams::BoxFuture;
 
-use super::{Keys, Whom, Wire};
+use super::{Keys, Whom, Wire, identity};
 use crate::client::{ApplyMode, Contact, Presence};
 use crate::model::bundle::Bundle;
 use crate::model::config::{Configuration, Difference};
@@ -24,6 +24,8 @@ pub struct Configure {
     machine: Machine,
     compose: Compose,
     contact: OnceLock<Contact>,
+    /// The hardware address that castle gave its machine.
+    device: Option<String>,
 }
 
 /// What was seen of a node's machine before anything was done: whoever only looks asks none that cannot answer.
@@ -79,7 +81,21 @@ impl Configure {
     /// The step for this node.
     #[must_use]
     pub fn new(wire: Arc<Wire>, whom: Whom, machine: Machine, compose: Compose) -> Self {
-        Self { wire, whom, machine, compose, contact: OnceLock::new() }
+        Self { wire, whom, machine, compose, contact: OnceLock::new(), device: None }
+    }
+
+    /// Only the machine with this hardware address is given the configuration.
+    #[must_use]
+    pub fn only_on(self, device: &str) -> Self {
+        Self { device: Some(device.to_owned()), ..self }
+    }
+
+    /// Holds that whoever waits for a configuration at the node's address is the node.
+    async fn hold(&self, contact: &Contact) -> Result<(), Fault> {
+        match &self.device {
+            Some(device) => identity::hold(contact.maintenance(), &self.whom, device).await,
+            None => Ok(()),
+        }
     }
 
     fn contact(&self, keys: &Keys) -> Result<&Contact, Fault> {
@@ -120,7 +136,10 @@ impl Configure {
         }
         let contact = self.contact(keys)?;
         match self.presence(contact).await {
-            Presence::Maintenance(_) => Ok(Sight::Waiting),
+            Presence::Maintenance(_) => {
+                self.hold(contact).await?;
+                Ok(Sight::Waiting)
+            }
             Presence::Unreachable(refusal) if self.wire.is_looking() => Ok(Sight::Silent(refusal.sentence)),
             Presence::Unreachable(refusal) | Presence::Stranger(refusal) => Err(refusal.into()),
             Presence::Running(_) => {
@@ -178,9 +197,15 @@ impl Step for Configure {
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             let contact = self.contact(keys)?;
-            let node = if matches!(sight, Sight::Running { .. }) { contact.running() } else { contact.maintenance() };
-            node.apply_configuration(&self.wanted(keys)?.text(), ApplyMode::Auto).await?;
-            Ok(())
+            let text = self.wanted(keys)?.text();
+            if matches!(sight, Sight::Running { .. }) {
+                contact.running().apply_configuration(&text, ApplyMode::Auto).await?;
+                return Ok(());
+            }
+            // Between looking and doing another machine may have come to this address.
+            self.hold(contact).await?;
+            let taken = contact.maintenance().apply_configuration(&text, ApplyMode::Auto).await;
+            taken.map(|_| ()).map_err(|refusal| identity::moved_on(refusal, &self.whom))
         })
     }
 

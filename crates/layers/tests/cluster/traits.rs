@@ -1,0 +1,115 @@
+//! Labels, annotations and taints: nodes have what the file and its patches say, however a worker may not say it of itself; what is
+//! taken away comes back, what others put there stays, and what the file wants no more goes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_datacenter::{Latencies, Version};
+use castle_engine::{Outcome, Report};
+use castle_kubernetes::client::Api;
+use castle_kubernetes::model::{Kind, Object};
+use castle_layers::cluster::{Referred, access};
+use castle_seams::Clock;
+use castle_secrets::Secret;
+use castle_testkit::in_virtual_time;
+use serde_json::{Map, Value, json};
+
+use crate::castle::{Castle, quick};
+use crate::room::{Room, blueprint, done, door};
+
+const WORKER: &str = "blue-worker-1";
+const PATCH: &str = "machine: {nodeAnnotations: {castle.dev/note: x}, nodeTaints: {lonely: NoExecute}}\n";
+const TRAITS: &str = "dataDisk: 20GiB, labels: {castle.dev/pool: main, node-role.kubernetes.io/worker: ''}, taints: ['dedicated=storage:NoSchedule'], patches: [workers.yaml]";
+
+fn file(traits: &str) -> String {
+    quick(1, 1).replace("dataDisk: 20GiB", traits)
+}
+
+fn worker(castle: &Castle) -> Value {
+    castle.room.datacenter.object("blue", "nodes", "", WORKER).unwrap()
+}
+
+/// The taints of the worker, without those of Kubernetes itself.
+fn taints(castle: &Castle) -> Vec<String> {
+    let node = worker(castle);
+    let text = |taint: &Value, key: &str| taint[key].as_str().unwrap_or_default().to_owned();
+    let all = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let mut told: Vec<String> = all
+        .iter()
+        .map(|taint| format!("{}={}:{}", text(taint, "key"), text(taint, "value"), text(taint, "effect")))
+        .filter(|taint| !taint.starts_with("node.kubernetes.io/"))
+        .collect();
+    told.sort();
+    told
+}
+
+/// What would be changed, by its field.
+fn planned(report: &Report) -> Vec<String> {
+    let changes = report.outcomes.iter().filter_map(|(_, outcome)| match outcome {
+        Outcome::Planned { change } => Some(change),
+        _ => None,
+    });
+    changes.flat_map(|change| &change.differences).map(|one| one.field.clone()).collect()
+}
+
+/// Changes a node as a person with kubectl does.
+async fn by_hand(castle: &Castle, labels: &Value, taints: Value) {
+    let (room, keys) = (&castle.room, castle.keys().await);
+    let access = access(&room.castle, &room.nodes, &keys, true);
+    let api = Api::new(&access, room.datacenter.dial(), room.clock.clone()).unwrap();
+    let node: Object = api.get(&Kind::new("v1", "Node"), "", WORKER).await.unwrap().unwrap();
+    let metadata: Map<String, Value> = [("labels".to_owned(), labels.clone())].into_iter().collect();
+    api.amend(&node, metadata, &json!({ "taints": taints })).await.unwrap();
+}
+
+#[test]
+fn nodes_have_what_the_file_says_and_keep_what_others_gave_them() {
+    in_virtual_time(async |clock| {
+        let blueprint = blueprint(&["pve"], Version::Nine).with_latencies(Latencies::none());
+        let mut castle = Castle::new(Room::new(blueprint, &file(TRAITS), door(clock)));
+        let patches = [("workers.yaml".to_owned(), Secret::from(PATCH.to_owned()))].into();
+        castle.referred = Arc::new(Referred { patches, ..Referred::default() });
+        done(&castle.up().await);
+        let label = |castle: &Castle, key: &str| worker(castle)["metadata"]["labels"][key].as_str().map(str::to_owned);
+        let note = |castle: &Castle| worker(castle)["metadata"]["annotations"]["castle.dev/note"].clone();
+        assert_eq!(taints(&castle), ["dedicated=storage:NoSchedule", "lonely=:NoExecute"]);
+        assert_eq!(label(&castle, "castle.dev/pool").as_deref(), Some("main"));
+        assert_eq!(
+            label(&castle, "node-role.kubernetes.io/worker").as_deref(),
+            Some(""),
+            "which it may not give itself"
+        );
+        assert_eq!(note(&castle), "x", "one update takes all with it, or none");
+        clock.sleep(Duration::from_secs(60)).await;
+        done(&castle.plan().await);
+        assert_eq!(castle.up().await.effects(), 0);
+
+        // Somebody takes a taint and a label away, and adds others.
+        let labels = json!({"node-role.kubernetes.io/worker": null, "mine": "1"});
+        by_hand(
+            &castle,
+            &labels,
+            json!([{"key": "mine", "effect": "NoSchedule"}, {"key": "lonely", "effect": "NoExecute"}]),
+        )
+        .await;
+        let plan = castle.plan().await;
+        let told =
+            [format!("{WORKER} label node-role.kubernetes.io/worker"), format!("{WORKER} taint dedicated:NoSchedule")];
+        assert_eq!(planned(&plan), told);
+        done(&castle.up().await);
+        let own = ["dedicated=storage:NoSchedule", "lonely=:NoExecute", "mine=:NoSchedule"];
+        assert_eq!(taints(&castle), own);
+        assert_eq!(label(&castle, "node-role.kubernetes.io/worker").as_deref(), Some(""));
+        assert_eq!(label(&castle, "mine").as_deref(), Some("1"));
+
+        // The file wants other things now.
+        castle.room.rewrite(&file("dataDisk: 20GiB, taints: ['dedicated=other:NoSchedule']"));
+        done(&castle.up().await);
+        clock.sleep(Duration::from_secs(60)).await;
+        assert_eq!(taints(&castle), ["dedicated=other:NoSchedule", "mine=:NoSchedule"]);
+        assert_eq!(label(&castle, "node-role.kubernetes.io/worker"), None);
+        assert_eq!(label(&castle, "castle.dev/pool"), None, "that one Talos takes away itself");
+        assert_eq!(label(&castle, "mine").as_deref(), Some("1"));
+        done(&castle.plan().await);
+    });
+}
