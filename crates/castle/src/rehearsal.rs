@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod bad_days;
 mod blueprint;
+mod changes;
 #[cfg(test)]
 mod defects;
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::stand::Trouble;
 /// How many worlds are tried at once.
 const AT_ONCE: usize = 2;
 
-/// Try a castle's file in worlds that are in memory: raise it, kill castle on the way, take it down, and hold castle to its promises
+/// Try a castle's file in worlds that are in memory: raise it, kill castle on the way, lose a machine, take it down, and hold castle to its promises
 ///
 /// Nothing is asked of anybody, and nothing is written: hypervisor, nodes, cluster, vault and repository are simulated, all secrets
 /// have stand-ins, and time passes as fast as it can. Tells how long raising it will take, and whether castle keeps its promises
@@ -107,19 +107,20 @@ fn objects(broken: &[Broken], seed: u64, args: &RehearseArgs) -> Vec<Value> {
 
 /// Tells of one world.
 fn tell(rehearsed: &Rehearsed, args: &RehearseArgs, printer: &mut Printer) {
-    let Rehearsed { seed, times, kills, effects, broken, story } = rehearsed;
+    let Rehearsed { seed, times, kills, losses, effects, broken, story } = rehearsed;
     let result = if broken.is_empty() { "held" } else { "broken" };
     printer.event(&json!({
         "event": "world", "seed": seed, "result": result, "api_seconds": seconds(times.api),
-        "handover_seconds": seconds(times.handover), "seconds": seconds(times.whole), "kills": kills, "effects": effects,
-        "broken": objects(broken, *seed, args),
+        "handover_seconds": seconds(times.handover), "seconds": seconds(times.whole), "kills": kills,
+        "losses": losses, "effects": effects, "broken": objects(broken, *seed, args),
     }));
     if printer.is_verbose() {
         printer.say(story.trim_start());
     }
     let whole = times.whole.map_or_else(|| "did not stand".to_owned(), |whole| format!("stood after {}", clock(whole)));
     let killed = if kills.is_empty() { "not killed".to_owned() } else { format!("killed: {}", kills.join(", ")) };
-    printer.say(&format!("world {seed}: {whole}; {killed}; {result}"));
+    let lost = if losses.is_empty() { String::new() } else { format!("; lost: {}", losses.join(", ")) };
+    printer.say(&format!("world {seed}: {whole}; {killed}{lost}; {result}"));
     for one in broken {
         printer.complain_to_people(&format!(
             "\u{1b}[1;31mbroken\u{1b}[0m: promise {} ({}), {}\n  expected: {}\n  seen: {}\n  next: {}",
@@ -140,6 +141,7 @@ fn promise(number: u8) -> &'static str {
         2 => "nothing of others is changed",
         3 => "up after up changes nothing; the state can be rebuilt",
         4 => "down leaves nothing",
+        6 => "a lost machine is made anew, an edited file is followed or refused",
         _ => "no secret shows",
     }
 }

@@ -13,6 +13,7 @@ use castle_layers::{cluster, gitops};
 use castle_rehearsal::{Chance, Loss, Moment, VirtualClock, in_virtual_time};
 use serde_json::Value;
 
+use super::changes::{edited, etcds, losable};
 use super::life::{At, Kill, Life, Told};
 use super::needles::Needles;
 use super::picture::Picture;
@@ -21,6 +22,7 @@ use super::script::Script;
 use super::standins::bundle_parts;
 use crate::issuing::bundle;
 use crate::keeping::Kept;
+use crate::output::Exit;
 
 /// As much as the thread has that a process begins with.
 const STACK: usize = 8 << 20;
@@ -45,6 +47,8 @@ pub(crate) struct Rehearsed {
     pub(crate) times: Times,
     /// Where castle was killed: `up before effect 17 of 210`.
     pub(crate) kills: Vec<String>,
+    /// The nodes whose machines were lost.
+    pub(crate) losses: Vec<String>,
     /// How many effects raising it took.
     pub(crate) effects: u64,
     pub(crate) broken: Vec<Broken>,
@@ -52,7 +56,8 @@ pub(crate) struct Rehearsed {
     pub(crate) story: String,
 }
 
-/// Worlds of these seeds, at the same time, each of them two lives: one undisturbed, one in which castle is killed.
+/// Worlds of these seeds, at the same time, each of them three lives: one undisturbed, one in which castle is killed, one in which
+/// a machine is lost and the file is edited.
 ///
 /// # Errors
 ///
@@ -68,7 +73,7 @@ pub(super) fn meddled(
     meddle: &(dyn Fn(&Life) + Sync),
 ) -> io::Result<Vec<Rehearsed>> {
     std::thread::scope(|scope| {
-        let begin = |&seed: &u64| beside(scope, move || in_two_worlds(script, seed, meddle));
+        let begin = |&seed: &u64| beside(scope, move || in_three_worlds(script, seed, meddle));
         let begun: Vec<_> = seeds.iter().map(begin).collect::<io::Result<_>>()?;
         let ended = begun.into_iter().zip(seeds).map(|(world, seed)| {
             let failed = |_| Err(io::Error::other(format!("castle itself failed in the world of seed {seed}")));
@@ -86,11 +91,12 @@ fn beside<'s, T: Send + 's>(
     std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work)
 }
 
-fn in_two_worlds(script: &Arc<Script>, seed: u64, meddle: &dyn Fn(&Life)) -> io::Result<Rehearsed> {
+fn in_three_worlds(script: &Arc<Script>, seed: u64, meddle: &dyn Fn(&Life)) -> io::Result<Rehearsed> {
     let rehearsed = Rehearsed {
         seed,
         times: Times::default(),
         kills: Vec::new(),
+        losses: Vec::new(),
         effects: 0,
         broken: Vec::new(),
         story: String::new(),
@@ -108,6 +114,11 @@ fn in_two_worlds(script: &Arc<Script>, seed: u64, meddle: &dyn Fn(&Life)) -> io:
             world.killed(&life).await
         })?;
         world.rehearsed.broken.extend(killed.err());
+        let changed = in_virtual_time(async |clock| {
+            let life = world.begin(script, clock, meddle);
+            world.changed(&life).await
+        })?;
+        world.rehearsed.broken.extend(changed.err());
     }
     Ok(world.rehearsed)
 }
@@ -194,6 +205,58 @@ impl World {
         ended(4, "down after kill -9", &down, &["gone"])?;
         self.gone(life, &others, "down after kill -9")?;
         self.kept(life, &others, &needles, "after kill -9 and down")
+    }
+
+    /// Raised, a machine lost, raised again; the file edited, and set back.
+    async fn changed(&mut self, life: &Life) -> Result<(), Broken> {
+        let others = Others::of(life);
+        let chance = Chance::new(self.rehearsed.seed ^ 0x6c6f_7374);
+        let up = self.run(life, &["up"], None).await;
+        ended(1, "up, in the third life", &up, &["raised"])?;
+        if let Some(node) = losable(&life.script.nodes, &chance) {
+            let (name, when) = (&node.name.value, format!("up after the machine of {} was lost", node.name.value));
+            life.datacenter.remove_guest(node.vmid.0);
+            self.rehearsed.losses.push(name.clone());
+            let up = self.run(life, &["up"], None).await;
+            ended(6, &when, &up, &["raised"])?;
+            self.as_raised(life, &when)?;
+        }
+        if let Some((file, text, restarting)) = edited(&life.script) {
+            let written = life.script.files.get(&file).cloned().unwrap_or_default();
+            life.disk().tamper(&file, text);
+            if restarting > 1 {
+                let when = "up after the file asked for more memory of several control planes";
+                life.tally.changes();
+                let up = self.run(life, &["up"], None).await;
+                let changes = life.tally.changes();
+                if up.exit != Some(Exit::Refused) || !changes.is_empty() {
+                    let expected = "it refuses, and nothing restarts";
+                    return Err(Broken::new(6, when, expected, &[format!("{:?}", up.exit), changes.join(", ")]));
+                }
+            } else {
+                let when = "up after the file asked for more memory of the control plane";
+                ended(6, when, &self.run(life, &["up"], None).await, &["raised"])?;
+            }
+            life.disk().tamper(&file, written);
+            let when = "up after the file was set back";
+            ended(6, when, &self.run(life, &["up"], None).await, &["raised", "unchanged"])?;
+            self.as_raised(life, when)?;
+        }
+        let needles = needles(life).await?;
+        self.kept(life, &others, &needles, "after a loss and an edit")
+    }
+
+    /// Holds that the castle is as it was raised undisturbed, and that its life has one etcd.
+    fn as_raised(&self, life: &Life, when: &str) -> Result<(), Broken> {
+        let count = etcds(life);
+        if count != 1 {
+            return Err(Broken::new(6, when, "one life has one etcd", &[format!("there are {count}")]));
+        }
+        let differences = Picture::of(life).against(&self.raised);
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(Broken::new(6, when, "the same castle as undisturbed", &differences)),
+        }
     }
 
     /// Kills a verb at a drawn effect, and sometimes once more while it recovers.
