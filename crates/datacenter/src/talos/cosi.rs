@@ -80,7 +80,16 @@ fn definition(kind: &Kind) -> (String, Value, Vec<u8>) {
             None => plural.trim_end_matches('s').to_owned(),
         },
     };
-    let aliases: Vec<String> = kind.aliases.iter().map(|&alias| alias.to_owned()).collect();
+    let mut aliases: Vec<String> = kind.aliases.iter().map(|&alias| alias.to_owned()).collect();
+    // Every kind goes by its name for one, and by its first letters.
+    let letters: String = singular.chars().filter(char::is_ascii_uppercase).collect::<String>().to_lowercase();
+    let short = if letters.len() > 1 { letters.as_str() } else { "" };
+    let plural_short = if short.ends_with('s') { String::new() } else { format!("{short}s") };
+    for alias in [singular.to_lowercase(), short.to_owned(), plural_short] {
+        if alias.len() > 1 && !aliases.contains(&alias) {
+            aliases.push(alias);
+        }
+    }
     let suffixes: Vec<&str> = kind.name.split('.').collect();
     let longer = (1..suffixes.len()).map(|count| suffixes[..count].join(".").to_lowercase());
     let all_aliases: Vec<String> = longer.chain(aliases.iter().cloned()).collect();

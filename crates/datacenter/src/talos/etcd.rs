@@ -129,8 +129,8 @@ impl World {
         let (voters, up) = others
             .clone()
             .filter(|(_, member)| !member.is_learner)
-            .fold((0, 0), |(all, up), (id, it)| (all + 1, up + usize::from(self.is_heard(etcd, id, it))));
-        if up < (voters + 1) / 2 + 1 && up < voters {
+            .fold((0_usize, 0_usize), |(all, up), (id, it)| (all + 1, up + usize::from(self.is_heard(etcd, id, it))));
+        if up < voters.div_ceil(2) + 1 && up < voters {
             return Err(refused::UNHEALTHY);
         }
         if others.clone().any(|(_, member)| member.address == address) {
@@ -214,7 +214,7 @@ impl World {
             // Removed before it began: it goes on trying to be a member that it is not.
             None => {
                 boot.has_left = true;
-                boot.note(now, "etcd", "Waiting", crashed("member count is unequal"));
+                boot.note(now, "etcd", "Waiting", &crashed("member count is unequal"));
             }
         }
     }
@@ -281,7 +281,7 @@ impl World {
         let now = self.now;
         let Some(boot) = self.talos.boot_mut(vmid) else { return };
         if boot.services.get("etcd").is_some_and(|etcd| etcd.state == "Preparing") {
-            boot.note(now, "etcd", "Waiting", crashed(REMOVED));
+            boot.note(now, "etcd", "Waiting", &crashed(REMOVED));
         }
     }
 
@@ -299,7 +299,7 @@ impl World {
             && boot.runs_etcd
         {
             boot.end_etcd();
-            boot.note(now, "etcd", "Waiting", crashed(REMOVED));
+            boot.note(now, "etcd", "Waiting", &crashed(REMOVED));
         }
         self.effect("etcd removal", removed.vmid);
         self.talos_settle(&key);

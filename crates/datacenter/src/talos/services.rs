@@ -74,25 +74,25 @@ impl Boot {
             return;
         }
         if state == "Waiting" && known.is_some_and(|known| known.state == "Running") {
-            self.note(now, id, "Finished", "Service finished successfully".to_owned());
+            self.note(now, id, "Finished", "Service finished successfully");
         }
         let known = self.services.get(id);
         if known.is_none_or(|known| ["Finished", "Initialized"].contains(&known.state)) {
-            self.note(now, id, "Starting", "Starting service".to_owned());
+            self.note(now, id, "Starting", "Starting service");
             if let Some(needs) = needs(id) {
-                self.note(now, id, "Waiting", format!("Waiting for {needs}"));
+                self.note(now, id, "Waiting", &format!("Waiting for {needs}"));
             }
         }
         match state {
             "Waiting" => {}
-            "Preparing" => self.note(now, id, state, "Running pre state".to_owned()),
+            "Preparing" => self.note(now, id, state, "Running pre state"),
             "Running" => {
                 self.run(now, id);
                 if let Some(is_healthy) = is_healthy {
                     self.check(now, id, is_healthy, "context deadline exceeded");
                 }
             }
-            other => self.note(now, id, other, "Service finished successfully".to_owned()),
+            other => self.note(now, id, other, "Service finished successfully"),
         }
     }
 
@@ -104,7 +104,7 @@ impl Boot {
         let is_left = |need: &&str| need.starts_with("service") || *need == "time sync" && !self.is_synced;
         let left: Vec<&str> = rest.into_iter().filter(is_left).collect();
         if !left.is_empty() {
-            self.note(now, id, "Waiting", format!("Waiting for {}", left.join(", ")));
+            self.note(now, id, "Waiting", &format!("Waiting for {}", left.join(", ")));
         }
     }
 
@@ -115,13 +115,13 @@ impl Boot {
             return;
         }
         if id == "apid" && state == Some("Waiting") {
-            self.note(now, id, "Waiting", "Waiting for config to be ready".to_owned());
+            self.note(now, id, "Waiting", "Waiting for config to be ready");
         }
         if state != Some("Preparing") {
-            self.note(now, id, "Preparing", "Running pre state".to_owned());
+            self.note(now, id, "Preparing", "Running pre state");
         }
-        self.note(now, id, "Preparing", "Creating service runner".to_owned());
-        self.note(now, id, "Running", started(id));
+        self.note(now, id, "Preparing", "Creating service runner");
+        self.note(now, id, "Running", &started(id));
     }
 
     /// Somebody looked at the health of a service that runs.
@@ -137,11 +137,11 @@ impl Boot {
         } else {
             format!("Health check failed: {}", service.complaint)
         };
-        self.note(now, id, "Running", message);
+        self.note(now, id, "Running", &message);
     }
 
     /// Notes that a service is in a state, in these words.
-    pub(crate) fn note(&mut self, now: Duration, id: &'static str, state: &'static str, message: String) {
+    pub(crate) fn note(&mut self, now: Duration, id: &'static str, state: &'static str, message: &str) {
         let fresh = || Service { state, is_healthy: None, complaint: String::new(), since: now, events: Vec::new() };
         let service = self.services.entry(id).or_insert_with(fresh);
         if state != "Running" && service.is_healthy == Some(true) {
@@ -149,12 +149,12 @@ impl Boot {
             "service not running".clone_into(&mut service.complaint);
         }
         service.state = state;
-        service.events.push(Happened { state, message: message.clone(), at: now });
+        service.events.push(Happened { state, message: message.to_owned(), at: now });
         if service.events.len() > KEPT {
             service.events.remove(0);
         }
         let is_healthy = service.is_healthy;
-        self.story.service(now, id, state, &message, is_healthy);
+        self.story.service(now, id, state, message, is_healthy);
     }
 
     /// A service is loaded, but not started: whatever happened before is forgotten.
@@ -182,7 +182,7 @@ mod tests {
         boot.serve(second, "etcd", "Preparing", None);
         boot.serve(second, "etcd", "Running", None);
         boot.serve(second, "etcd", "Running", Some(true));
-        boot.note(2 * second, "etcd", "Waiting", "Error".to_owned());
+        boot.note(2 * second, "etcd", "Waiting", "Error");
         let etcd = &boot.services["etcd"];
         let told: Vec<_> = etcd.events.iter().map(|event| event.state).collect();
         assert_eq!(

@@ -198,6 +198,16 @@ mod tests {
     }
 
     #[test]
+    fn the_data_have_what_the_system_leaves() {
+        let disks = [disk("sda", "root", 16, true)];
+        let mut boot = Boot::new(std::time::Duration::ZERO, String::new());
+        let ids = |boot: &Boot| all(boot, &disks).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        assert_eq!(ids(&boot), ["META", "STATE"], "nothing is known of the rest without a configuration");
+        boot.has_ephemeral = true;
+        assert_eq!(pretty((16_u64 << 30) - OTHERS), "15 GB");
+    }
+
+    #[test]
     fn a_volume_finds_its_disk_or_says_why_not() {
         let disks = [disk("sda", "root", 16, true), disk("sdb", "data", 20, false), disk("sr0", "", 1, false)];
         let found =

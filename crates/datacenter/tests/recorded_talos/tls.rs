@@ -62,11 +62,14 @@ impl ServerCertVerifier for Blind {
     }
 }
 
+/// What certificate is asked for: of how many authorities, and signed how.
+type Wish = (usize, Vec<SignatureScheme>);
+
 /// Notes what certificate is asked for, and shows the one that it has.
 #[derive(Debug)]
 struct Asked {
     shown: Option<Arc<CertifiedKey>>,
-    heard: Arc<Mutex<Option<(usize, Vec<SignatureScheme>)>>>,
+    heard: Arc<Mutex<Option<Wish>>>,
 }
 
 impl ResolvesClientCert for Asked {
@@ -84,7 +87,7 @@ impl ResolvesClientCert for Asked {
 struct Shaken {
     line: String,
     certificate: String,
-    asked: Option<(usize, Vec<SignatureScheme>)>,
+    asked: Option<Wish>,
     /// How many bytes came first, or why none.
     first: Result<usize, String>,
 }

@@ -112,12 +112,12 @@ fn resources_say_what_the_sheet_says() {
             .await;
         has("runtime", "TimeStatuses.v1alpha1.talos.dev", "node", &["synced: true"]).await;
         has("runtime", "ExtensionStatuses.runtime.talos.dev", "0", &["name: schematic", &"a".repeat(64)]).await;
-        has("cluster", "Members.cluster.talos.dev", "node-4", &["machineType: worker", "\"10.0.0.4\""]).await;
+        has("cluster", "Members.cluster.talos.dev", "node-4", &["machineType: worker", "10.0.0.4"]).await;
         has("config", "MachineConfigs.config.talos.dev", "v1alpha1", &["clusterName: blue"]).await;
         let holder = nodes.datacenter().cluster("blue").unwrap().vips.into_values().next().unwrap().unwrap();
         let holder = nodes.admin((holder - 421) as usize);
         let addresses = holder.resource("network", "NodeAddresses.net.talos.dev", "current").await.unwrap();
-        assert!(addresses.contains("\"10.0.0.50/32\""), "{addresses}");
+        assert!(addresses.contains("- 10.0.0.50/32"), "{addresses}");
         assert!(list(&node, "runtime", "Diagnostics.runtime.talos.dev").await.is_empty());
         assert_eq!(list(&node, "runtime", "Disks.block.talos.dev").await.len(), 2);
 
@@ -211,5 +211,83 @@ fn a_node_of_the_next_version_takes_documents() {
         let both = config.replace("    token: abcdef.0123456789abcdef\n    etcd", "    clusterName: x\n    etcd");
         let refused = node.apply(&both, AUTO).await.unwrap_err();
         assert!(refused.message().contains("cluster name is already set in the v1alpha1 config"), "{refused:?}");
+    });
+}
+
+/// Goal: what typed programs read is there, as they read nothing else; among it what `talosctl health` looks at. Method: every
+/// resource of every kind of a cluster that is up.
+#[test]
+fn everything_is_told_to_programs_as_well() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::raise(clock, Blueprint::embedded(&[]), 4).await;
+        nodes.bring_up(&Wanted::default()).await;
+        let node = nodes.admin(0);
+        let all = async |namespace: &str, kind: &str| {
+            let request = ListRequest { namespace: namespace.to_owned(), r#type: kind.to_owned(), options: None };
+            let stream = node.state().list(request).await.unwrap().into_inner();
+            stream.map(|answer| answer.unwrap().resource.unwrap()).collect::<Vec<_>>().await
+        };
+        let mut empty = Vec::new();
+        let mut count = 0;
+        for definition in all("meta", "ResourceDefinitions.meta.cosi.dev").await {
+            let text = definition.spec.unwrap().yaml_spec;
+            let line = |key: &str| {
+                text.lines().find_map(|line| line.strip_prefix(&format!("{key}: "))).unwrap_or_default().to_owned()
+            };
+            for resource in all(&line("defaultNamespace"), &line("type")).await {
+                let (metadata, spec) = (resource.metadata.unwrap(), resource.spec.unwrap());
+                count += 1;
+                // Nobody has addresses of Pods and Services here.
+                if spec.proto_spec.is_empty() && !metadata.id.ends_with("-only-k8s") {
+                    empty.push(format!("{} {}", metadata.r#type, metadata.id));
+                }
+                let is_kept = metadata.owner.is_empty() == metadata.r#type.starts_with("MachineConfigs.");
+                assert!(is_kept, "{} {}", metadata.r#type, metadata.id);
+            }
+        }
+        assert!(count > 60, "{count}");
+        // Whatever is as it is by itself is nothing to programs.
+        assert_eq!(empty, ["SecurityStates.talos.dev securitystate"]);
+
+        let pods = list(&node, "k8s", "StaticPodStatuses.kubernetes.talos.dev").await;
+        let names: Vec<&str> = pods.iter().map(|(id, _)| id.as_str()).collect();
+        let parts = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+        assert_eq!(names, parts.map(|part| format!("kube-system/{part}-node-1")));
+        assert!(pods.iter().all(|(_, text)| text.contains("phase: Running")), "{pods:?}");
+        let volume = node.resource("runtime", "VolumeStatuses.block.talos.dev", "EPHEMERAL").await.unwrap();
+        assert!(volume.starts_with("phase: ready\ntype: partition\nlocation: /dev/sda5\n"), "{volume}");
+        let kind = "BootstrapManifestsConfigs.kubernetes.talos.dev";
+        let manifests = node.resource("controlplane", kind, "manifests").await.unwrap();
+        assert!(manifests.contains("cniName: flannel"), "{manifests}");
+        let mounted = list(&node, "runtime", "VolumeMountStatuses.block.talos.dev").await;
+        let ids: Vec<&str> = mounted.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(ids, ["EPHEMERAL", "service/etcd-ETCD"]);
+    });
+}
+
+/// Goal: before it has any secret, a machine tells by what it is known to its hypervisor. Method: hardware addresses and the
+/// identity of the guest, asked of a node in maintenance.
+#[test]
+fn a_machine_is_known_before_it_is_configured() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 1).await;
+        let config = nodes.site.get("/nodes/pve/qemu/421/config").await;
+        let part = |key: &str, name: &str| {
+            let text = config[key].as_str().unwrap();
+            text.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).unwrap().to_lowercase()
+        };
+        let (mac, uuid) = (part("net0", "virtio"), part("smbios1", "uuid"));
+        let node = nodes.stranger(0);
+        let link = node.resource("network", "LinkStatuses.net.talos.dev", "eth0").await.unwrap();
+        for key in ["hardwareAddr", "permanentAddr"] {
+            assert!(link.replace('"', "").contains(&format!("{key}: {mac}\n")), "{link}");
+        }
+        let first = node.resource("network", "HardwareAddresses.net.talos.dev", "first").await.unwrap();
+        assert!(first.contains(&mac), "{first}");
+        let kind = "SystemInformations.hardware.talos.dev";
+        let system = node.resource("hardware", kind, "systeminformation").await.unwrap();
+        assert!(system.to_lowercase().contains(&format!("uuid: {uuid}\n")), "{system}");
+        let absent = node.files("/var/lib/etcd").await.unwrap_err();
+        assert_eq!(absent.message(), "lstat /var/lib/etcd: no such file or directory");
     });
 }

@@ -168,7 +168,7 @@ fn an_image_that_is_not_there() {
         hold(
             &told,
             Exit::Failed,
-            &["platform/image/talos-v1.13.9", "https://images.example/image/", "failed: exit code 8", "next: "],
+            &["platform/download/talos-v1.13.9", "https://images.example/image/", "failed: exit code 8", "next: "],
         );
         assert!(!has_guest(life, "blue-cp-1"));
         life.disk().tamper(&Path::new(HOME).join("castle.yaml"), SMALL.as_bytes().to_vec());

@@ -59,7 +59,7 @@ impl World {
             boot.joining = None;
             boot.has_left = false;
             boot.is_bootstrapping = true;
-            boot.note(now, "etcd", "Finished", "Bootstrap requested".to_owned());
+            boot.note(now, "etcd", "Finished", "Bootstrap requested");
             boot.load(now, "etcd");
             boot.serve(now, "etcd", "Preparing", None);
         }

@@ -207,7 +207,7 @@ impl World {
             if let Some(boot) = &mut node.boot {
                 boot.has_left = true;
                 boot.runs_apiserver = false;
-                boot.note(now, "etcd", "Finished", "Service finished successfully".to_owned());
+                boot.note(now, "etcd", "Finished", "Service finished successfully");
             }
         }
         self.talos_settle_of(vmid);

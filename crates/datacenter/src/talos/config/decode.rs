@@ -208,8 +208,7 @@ impl Reader {
             Kind::Key => return self.pem(value, &["key"]),
             Kind::Args if value.list().is_some() => return self.value(&Kind::List(Box::new(Kind::Text)), value),
             scalar => match (value.text(), fault(scalar, value)) {
-                (None, _) => self.mismatch(value, word(scalar)),
-                (Some(_), Some(Fault::Type)) => self.mismatch(value, word(scalar)),
+                (None, _) | (Some(_), Some(Fault::Type)) => self.mismatch(value, word(scalar)),
                 (Some(_), Some(Fault::Text(fault))) => self.errors.push(format!("  line {}: {fault}", value.line)),
                 (Some(_), None) => {}
             },

@@ -11,14 +11,14 @@ fn entries(value: Option<&Yaml>) -> Vec<(&str, &str)> {
     entries
 }
 
-fn all(faults: Vec<String>) -> Option<String> {
-    (!faults.is_empty()).then(|| listed(&faults))
+fn all(faults: &[String]) -> Option<String> {
+    (!faults.is_empty()).then(|| listed(faults))
 }
 
 /// What is wrong with labels.
 pub(super) fn labels(value: Option<&Yaml>) -> Option<String> {
     let faults = entries(value).into_iter().flat_map(|(key, text)| [name(key), label(text)]);
-    all(faults.flatten().collect())
+    all(&faults.flatten().collect::<Vec<_>>())
 }
 
 /// What is wrong with annotations.
@@ -28,7 +28,7 @@ pub(super) fn annotations(value: Option<&Yaml>) -> Option<String> {
         is_own.then(|| format!("annotation {key:?} is reserved"))
     };
     let faults = entries(value).into_iter().flat_map(|(key, _)| [name(key), reserved(key)]);
-    all(faults.flatten().collect())
+    all(&faults.flatten().collect::<Vec<_>>())
 }
 
 /// What is wrong with taints.
@@ -38,7 +38,7 @@ pub(super) fn taints(value: Option<&Yaml>) -> Option<String> {
         let is_known = ["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect);
         name(key).or_else(|| (!is_known).then(|| format!("invalid taint effect: {effect:?}"))).or_else(|| label(value))
     };
-    all(entries(value).into_iter().filter_map(fault).collect())
+    all(&entries(value).into_iter().filter_map(fault).collect::<Vec<_>>())
 }
 
 fn is_named(text: &str) -> bool {
@@ -59,7 +59,6 @@ fn is_domain(text: &str) -> bool {
 fn name(key: &str) -> Option<String> {
     let parts: Vec<&str> = key.split('/').collect();
     let own = match parts.as_slice() {
-        [own] => own,
         ["", _] => return Some(format!("prefix cannot be empty: {key:?}")),
         [domain, _] if domain.len() > 253 => {
             let why = format!("domain name length exceeds limit of 253: {domain:?}");
@@ -68,7 +67,7 @@ fn name(key: &str) -> Option<String> {
         [domain, _] if !is_domain(domain) => {
             return Some(format!("prefix {domain:?} is invalid: domain doesn't match required format: {domain:?}"));
         }
-        [_, own] => own,
+        [own] | [_, own] => own,
         _ => return Some(format!("invalid format: too many slashes: {key:?}")),
     };
     match own.len() {

@@ -208,7 +208,10 @@ pub(super) fn routes(world: &World, node: &Node) -> Vec<(String, Value)> {
             "flags": "",
             "protocol": "kernel",
         });
-        all.push((id, said));
+        // One that two devices have is told once.
+        if !all.iter().any(|(known, _): &(String, Value)| *known == id) {
+            all.push((id, said));
+        }
     };
     for (link, index, address, length, _) in all_addresses(world, node) {
         let link = (link.as_str(), index);
