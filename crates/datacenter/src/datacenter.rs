@@ -190,6 +190,11 @@ impl Datacenter {
         self.shared.calendar.get().unwrap_or(&self.shared.clock).wall()
     }
 
+    /// The clock of those who reach it from outside; that of the world if nobody does.
+    pub(crate) fn clients_clock(&self) -> Arc<dyn Clock> {
+        self.shared.calendar.get().unwrap_or(&self.shared.clock).clone()
+    }
+
     /// Lets certificates follow another calendar than the datacenter's own.
     pub(crate) fn follow_calendar(&self, clock: Arc<dyn Clock>) {
         // The first to serve decides; whoever comes later lives in the same time.

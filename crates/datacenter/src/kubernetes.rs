@@ -17,6 +17,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use castle_seams::Clock;
 use futures_util::future::join_all;
 use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -274,7 +275,9 @@ impl Line {
                 .map(|config| config.key.clone())
                 .unwrap_or_default()
         };
-        let state = Watching { datacenter: self.datacenter.clone(), key, door: self.door, watch };
+        let clock = self.datacenter.clients_clock();
+        let began = clock.monotonic();
+        let state = Watching { datacenter: self.datacenter.clone(), key, door: self.door, clock, began, watch };
         let frames = stream::unfold(Some(state), |state| async move {
             let mut state = state?;
             let (text, is_over) = state.next().await;
@@ -304,17 +307,20 @@ struct Watching {
     datacenter: Datacenter,
     key: String,
     door: Door,
+    /// The clock of whoever watches.
+    clock: Arc<dyn Clock>,
+    began: Duration,
     watch: Watch,
 }
 
 impl Watching {
     /// The next events, one a line, and whether they are the last.
     async fn next(&mut self) -> (String, bool) {
-        let clock = self.datacenter.shared.clock.clone();
+        let (clock, began) = (self.clock.clone(), self.began);
         loop {
             let (key, door, watch) = (&self.key, self.door, &mut self.watch);
             let is_stalled = self.datacenter.world().kubernetes.get(key).is_some_and(|kube| kube.is_stalled);
-            let due = watch.wakes().saturating_sub(self.datacenter.shared.clock.monotonic());
+            let due = watch.wakes().saturating_sub(clock.monotonic().saturating_sub(began));
             let wait = if is_stalled { STALLED } else { due };
             let look = self.datacenter.until(|world| {
                 if !world.is_open(door) {
@@ -324,7 +330,8 @@ impl Watching {
                     true => (Vec::new(), false),
                     false => {
                         kube.catch_up(watch.collection());
-                        (watch.next(kube), watch.is_over())
+                        let passed = clock.monotonic().saturating_sub(began);
+                        (watch.next(kube, passed), watch.is_over())
                     }
                 });
                 told.filter(|(events, is_over)| !events.is_empty() || *is_over)

@@ -47,7 +47,7 @@ impl Choice {
     }
 }
 
-/// A stream of changes.
+/// A stream of changes. Its times are those of whoever watches, since he began: he waits on another clock than the world's.
 #[derive(Debug)]
 pub(crate) struct Watch {
     resource: Arc<Resource>,
@@ -56,7 +56,7 @@ pub(crate) struct Watch {
     seen: u64,
     /// What is told before anything else.
     first: Vec<Value>,
-    pub(crate) ends: Duration,
+    lasts: Duration,
     bookmark: Option<Duration>,
     /// When to look for what nobody tells, and how often.
     rhythm: Option<(Duration, Duration)>,
@@ -264,9 +264,9 @@ impl Kube {
             choice,
             seen: version,
             first: Vec::new(),
-            ends: self.now + lasts,
-            bookmark: wants_bookmarks.then_some(self.now + BOOKMARK),
-            rhythm: rhythm(&call.resource.qualified()).map(|rhythm| (self.now + rhythm, rhythm)),
+            lasts,
+            bookmark: wants_bookmarks.then_some(BOOKMARK),
+            rhythm: rhythm(&call.resource.qualified()).map(|rhythm| (rhythm, rhythm)),
             table: table::Form::of(&call.ask.accept, query),
             is_over: false,
         };
@@ -317,12 +317,12 @@ impl Watch {
         self.is_over && self.first.is_empty()
     }
 
-    /// What there is to tell now.
-    pub(crate) fn next(&mut self, kube: &Kube) -> Vec<Value> {
+    /// What there is to tell after this time.
+    pub(crate) fn next(&mut self, kube: &Kube, passed: Duration) -> Vec<Value> {
         if let Some((at, rhythm)) = &mut self.rhythm
-            && kube.now >= *at
+            && passed >= *at
         {
-            *at = kube.now + *rhythm;
+            *at = passed + *rhythm;
         }
         let mut told = std::mem::take(&mut self.first);
         if self.is_over {
@@ -357,11 +357,11 @@ impl Watch {
         }
         // A resource that is served no more ends its watches.
         let is_served = kube.resource(&self.resource.group, &self.resource.version, &self.resource.plural).is_some();
-        if kube.now >= self.ends || !is_served {
+        if passed >= self.lasts || !is_served {
             self.is_over = true;
         }
-        if self.bookmark.is_some_and(|at| kube.now >= at) {
-            self.bookmark = Some(kube.now + BOOKMARK);
+        if self.bookmark.is_some_and(|at| passed >= at) {
+            self.bookmark = Some(passed + BOOKMARK);
             told.push(self.bookmark_at(revision, None));
         }
         told
@@ -370,7 +370,7 @@ impl Watch {
     /// When there is something to tell even if nothing happens.
     pub(crate) fn wakes(&self) -> Duration {
         let looks = [self.bookmark, self.rhythm.map(|(at, _)| at)];
-        looks.into_iter().flatten().min().map_or(self.ends, |at| at.min(self.ends))
+        looks.into_iter().flatten().min().map_or(self.lasts, |at| at.min(self.lasts))
     }
 
     /// The collection that is watched.

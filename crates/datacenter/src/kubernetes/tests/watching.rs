@@ -1,5 +1,7 @@
 //! Lists in parts, and changes as they come.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::Bench;
@@ -22,7 +24,7 @@ fn watch(bench: &mut Bench, query: &str) -> Box<Watch> {
 fn events(bench: &Bench, watch: &mut Watch) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     watch
-        .next(&bench.kube)
+        .next(&bench.kube, Duration::ZERO)
         .iter()
         .map(|event| (text(&event["type"]), text(&event["object"]["metadata"]["name"])))
         .collect()
@@ -79,7 +81,7 @@ fn a_watch_from_nowhere_begins_with_what_there_is() {
     let mut plain = watch(&mut bench, "labelSelector=a");
     assert_eq!(events(&bench, &mut plain), pairs(&[("ADDED", "a")]));
     let query = "labelSelector=a&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
-    let mut told = watch(&mut bench, query).next(&bench.kube);
+    let mut told = watch(&mut bench, query).next(&bench.kube, Duration::ZERO);
     let end = told.pop().unwrap();
     assert_eq!((end["type"].as_str(), told.len()), (Some("BOOKMARK"), 1));
     assert_eq!(end["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
@@ -91,7 +93,7 @@ fn what_is_forgotten_cannot_be_watched() {
     bench.post(MAPS, &config("a", "x"));
     bench.kube.store.compact();
     let mut watch = watch(&mut bench, "resourceVersion=1");
-    let told = watch.next(&bench.kube);
+    let told = watch.next(&bench.kube, Duration::ZERO);
     assert_eq!((told[0]["type"].as_str(), told[0]["object"]["code"].as_u64()), (Some("ERROR"), Some(410)));
     assert!(told[0]["object"]["message"].as_str().unwrap().starts_with("too old resource version: 1 ("));
     assert!(watch.is_over());
@@ -101,10 +103,24 @@ fn what_is_forgotten_cannot_be_watched() {
 fn a_watch_ends_in_its_time_and_is_told_how_far_it_is() {
     let mut bench = Bench::new();
     let mut watch = watch(&mut bench, "timeoutSeconds=90&allowWatchBookmarks=true&resourceVersion=1000000");
-    bench.pass(61.0);
-    let told = watch.next(&bench.kube);
+    bench.pass(3_600.0);
+    assert_eq!(watch.next(&bench.kube, Duration::from_secs(59)), Vec::<Value>::new(), "its time is that of the client");
+    let told = watch.next(&bench.kube, Duration::from_secs(61));
     assert_eq!((told.len(), told[0]["type"].as_str()), (1, Some("BOOKMARK")));
-    bench.pass(30.0);
-    watch.next(&bench.kube);
+    assert!(!watch.is_over());
+    watch.next(&bench.kube, Duration::from_secs(90));
     assert!(watch.is_over());
+}
+
+#[test]
+fn a_watch_of_leases_is_woken_to_tell_of_them() {
+    let mut bench = Bench::new();
+    let path = "/apis/coordination.k8s.io/v1/leases?watch=1";
+    let Reply::Watch(mut watch) = bench.ask("GET", path, "", "") else { panic!("no watch") };
+    assert_eq!(watch.wakes(), Duration::from_secs(10));
+    watch.next(&bench.kube, Duration::from_secs(10));
+    assert_eq!(watch.wakes(), Duration::from_secs(20));
+    let Reply::Watch(watch) = bench.ask("GET", "/api/v1/configmaps?watch=1", "", "") else { panic!("no watch") };
+    let half_an_hour = Duration::from_secs(1_800);
+    assert!((half_an_hour..half_an_hour * 2).contains(&watch.wakes()), "{:?}", watch.wakes());
 }

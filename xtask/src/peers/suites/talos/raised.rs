@@ -98,10 +98,13 @@ fn drained(kubectl: &Program) -> Result<()> {
     kubectl.well(&["run", "scratch", "--image=example.test/scratch", scratch])?;
     kubectl.well(&["wait", "--for=condition=Ready", "pod/scratch", "--timeout=60s"])?;
     kubectl.refused(&["drain", worker], "cannot delete DaemonSet-managed Pods")?;
-    let refused = ["drain", worker, "--ignore-daemonsets"];
-    kubectl.refused(&refused, "cannot delete Pods that declare no controller")?;
-    kubectl.refused(&refused, "cannot delete Pods with local storage")?;
+    kubectl.refused(&["drain", worker, "--ignore-daemonsets"], "cannot delete Pods with local storage")?;
     kubectl.well(&["delete", "pod", "scratch", "--wait=true"])?;
+    kubectl.well(&["run", "lone", "--image=example.test/lone"])?;
+    kubectl.well(&["uncordon", worker])?;
+    kubectl.well(&["wait", "--for=condition=Ready", "pod/lone", "--timeout=60s"])?;
+    kubectl.refused(&["drain", worker, "--ignore-daemonsets"], "cannot delete Pods that declare no controller")?;
+    kubectl.well(&["delete", "pod", "lone", "--wait=true"])?;
     kubectl.well(&["create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=2"])?;
     let held = ["drain", worker, "--ignore-daemonsets", "--timeout=6s"];
     kubectl.refused(&held, "Cannot evict pod as it would violate the pod's disruption budget.")?;
