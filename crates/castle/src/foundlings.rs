@@ -52,6 +52,8 @@ fn copies_are_named_by_every_verb_and_touched_by_none() {
         hold(&life.run(&["adopt"]).await, Exit::Done, &["is known again"]);
         untouched(life);
         hold(&life.run(&["wipe", "--yes"]).await, Exit::Done, &["left alone: VM 1050 (blue-worker-1)"]);
+        // That life is over.
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["left alone: VM 1050 (blue-worker-1)"]);
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         hold(
             &life.run(&["down", "--yes"]).await,

@@ -383,7 +383,7 @@ impl Step for FetchImage {
         _: &'a Change,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async move { Ok(self.0.download().await?) })
+        Box::pin(async move { self.0.download().await })
     }
 
     fn expect(&self, (): &(), _: &Found, _: &Change) -> Option<()> {
