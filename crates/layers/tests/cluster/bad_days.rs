@@ -99,7 +99,7 @@ fn a_configuration_that_a_node_refuses_is_named_without_its_values() {
             found.iter().map(|fault| said(fault)).collect::<Vec<_>>(),
             [[
                 "blue-cp-1",
-                "ApplyConfiguration: error decoding document /v1alpha1/ (line 1): unknown keys found during decoding: machine: colour:",
+                "ApplyConfiguration: error decoding document /v1alpha1/ (line 1): unknown keys found during decoding: machine: colour: …",
                 "correct what is named: castle check"
             ]]
         );
