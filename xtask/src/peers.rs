@@ -47,7 +47,7 @@ impl Bench {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    run_within(args, &args.budget.map_or(Budget::UNLIMITED, Budget::of_minutes)).map(|_| ())
+    run_within(args, &args.budget.map_or_else(Budget::unlimited, Budget::of_minutes)).map(|_| ())
 }
 
 /// Runs the suites; returns those that were not run because the budget for building their peers was used up.

@@ -55,7 +55,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    run_within(args, &Budget::UNLIMITED).map(|_| ())
+    run_within(args, &Budget::unlimited()).map(|_| ())
 }
 
 /// Runs them; returns what was left out because the budget for building the programs they need was used up.

@@ -172,7 +172,7 @@ impl Stand {
             let here = self.client.place(row.vmid).await?;
             match Mark::owner(&unborn, &here, config.description()) {
                 Owner::Ours(mark) | Owner::Earlier(mark) | Owner::Other(mark) if mark.castle.name == name => {
-                    marks.push(mark)
+                    marks.push(mark);
                 }
                 Owner::Unreadable(format) => {
                     let subject = format!("VM {} ({})", row.vmid, config.get("name").unwrap_or("without a name"));

@@ -106,7 +106,9 @@ pub(crate) struct Budget(Cell<Option<Duration>>);
 
 impl Budget {
     /// As long as it takes.
-    pub(crate) const UNLIMITED: Self = Self(Cell::new(None));
+    pub(crate) fn unlimited() -> Self {
+        Self(Cell::new(None))
+    }
 
     pub(crate) fn of_minutes(minutes: u64) -> Self {
         Self(Cell::new(Some(Duration::from_secs(minutes * 60))))

@@ -45,7 +45,7 @@ fn happens(life: &Life, loss: Loss, chance: &Chance) {
         Loss::Power => control_planes(life).into_iter().for_each(|vmid| life.datacenter.switch(vmid, false)),
         Loss::Data => assert!(life.datacenter.lose_etcd_member(vmid(life, names[drawn]))),
         Loss::Quorum => {
-            names.iter().enumerate().filter(|(place, _)| *place != drawn).for_each(|(_, name)| lose(life, name))
+            names.iter().enumerate().filter(|(place, _)| *place != drawn).for_each(|(_, name)| lose(life, name));
         }
     }
 }
@@ -101,7 +101,7 @@ fn losses_in_any_order_leave_one_etcd() {
             for &seed in some {
                 let script = three();
                 let lived = move || {
-                    in_virtual_time(async |clock| world(&Life::begin(&script, seed, clock), seed).await).unwrap()
+                    in_virtual_time(async |clock| world(&Life::begin(&script, seed, clock), seed).await).unwrap();
                 };
                 std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, lived).unwrap();
             }
