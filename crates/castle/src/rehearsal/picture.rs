@@ -24,6 +24,8 @@ const DRAWN_LINES: [&str; 3] = ["operation: ", "epoch: ", "lineage: "];
 /// Collections whose objects have drawn names, or come and go by themselves.
 const FLEETING: [&str; 7] =
     ["controllerrevisions", "endpoints", "endpointslices", "events", "leases", "pods", "replicasets"];
+/// What the keys of taints begin with that tell of a node's state.
+const OF_STATE: &str = "node.kubernetes.io/";
 /// What the API server draws for each object, counts, or notes the time of.
 const DRAWN_METADATA: [&str; 5] = ["creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"];
 /// Fields of objects that are given out in the order in which objects come, or drawn.
@@ -163,6 +165,17 @@ fn object_of(object: &Value) -> Value {
         fields.remove("status");
         if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
             metadata.retain(|name, _| !DRAWN_METADATA.contains(&name.as_str()));
+        }
+    }
+    // Taints of a node's own state come and go with it.
+    if object["kind"] == "Node"
+        && let Some(taints) = object["spec"]["taints"].as_array_mut()
+    {
+        taints.retain(|taint| !taint["key"].as_str().is_some_and(|key| key.starts_with(OF_STATE)));
+        if taints.is_empty()
+            && let Some(spec) = object["spec"].as_object_mut()
+        {
+            spec.remove("taints");
         }
     }
     settle(&mut object, &GIVEN_OUT);
