@@ -108,7 +108,7 @@ B0:B1:B2:B3:B4:B5:B6:B7:B8:B9:BA:BB:BC:BD:BE:BF:C0:C1:C2:C3
     let told = "serial=0102030405060708090A0B0C0D0E0F
 subject=O=os:admin
 issuer=O=talos
-notBefore=Oct 12 10:46:09 2023 GMT
+notBefore=Oct 12 09:46:09 2023 GMT
 notAfter=Oct 12 11:46:09 2023 GMT
 Version: 3 (0x2)
 Signature Algorithm: ED25519
@@ -124,7 +124,7 @@ B0:B1:B2:B3:B4:B5:B6:B7:B8:B9:BA:BB:BC:BD:BE:BF:C0:C1:C2:C3
     let told = told
         .replace("subject=O=os:admin", "subject=CN=admin,O=system:masters")
         .replace("issuer=O=talos", "issuer=O=kubernetes")
-        .replace("notBefore=Oct 12 10:46:09", "notBefore=Oct 12 10:45:59")
+        .replace("notBefore=Oct 12 09:46:09", "notBefore=Oct 12 10:45:59")
         .replace("ED25519", "ecdsa-with-SHA256")
         .replace("Digital Signature\n", "Digital Signature, Key Encipherment\n");
     client(&kubernetes, KeyKind::EcdsaP256, &told).await;
