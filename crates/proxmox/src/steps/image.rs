@@ -77,7 +77,7 @@ pub struct Template {
 /// How Proxmox tells that a guest is a template already.
 const CONVERTED: &str = "can't convert a template to a template";
 
-/// Makes the template of an image on one host.
+/// Makes the template of an image on one host, once it is downloaded ([`FetchImage`]).
 pub struct MakeImage {
     ground: Arc<Ground>,
     image: Image,
@@ -270,7 +270,7 @@ impl Step for MakeImage {
     }
 
     fn decide(&self, (): &(), found: &Found) -> Decision {
-        let Image { name, url, storage, is_needed, .. } = &self.image;
+        let Image { name, storage, is_needed, .. } = &self.image;
         let say = |verb, impact, field: &str, wanted: String| {
             Decision::Change(Change::new(verb, impact).differing(field, None, Some(wanted)))
         };
@@ -283,10 +283,7 @@ impl Step for MakeImage {
             (Some((vmid, Stage::Made)), _) => say("label", Impact::InPlace, "tags", vmid.to_string()),
             (Some((vmid, Stage::Labelled)), _) => say("convert", Impact::Create, "template", vmid.to_string()),
             (None, _) if !is_needed => Decision::Nothing,
-            (None, Some(vmid)) if found.is_downloaded => {
-                say("create", Impact::Create, "template", format!("{vmid} from {name}"))
-            }
-            (None, Some(_)) => say("download", Impact::Create, "from", url.clone()),
+            (None, Some(vmid)) => say("create", Impact::Create, "template", format!("{vmid} from {name}")),
             (None, None) => {
                 let (vmid, other) = found.others.first().cloned().unwrap_or_default();
                 let discard = Change::new("discard", Impact::Destroy);
@@ -305,7 +302,10 @@ impl Step for MakeImage {
         Box::pin(async move {
             let slot = found.here.map(|(vmid, _)| vmid).or(found.free).unwrap_or_default();
             match change.verb.as_str() {
-                "download" => self.download().await?,
+                "create" if !found.is_downloaded => {
+                    let evidence = "has no download to be made from: somebody has removed it";
+                    return Err(Fault::new(Class::Final, self.subject(), evidence).next("run the same command again"));
+                }
                 "create" => self.create(slot, operation).await?,
                 "label" => {
                     let mut tags = self.image.tags(&self.ground.castle);
