@@ -102,7 +102,7 @@ fn marks_without_a_format_are_named_with_the_way_out_and_nothing_is_touched() {
         }
         let before = NODES.map(|vmid| life.datacenter.digest_of(vmid));
         life.tally.changes();
-        let what = "was made by a castle older than 0.2";
+        let what = "was made by an early castle, whose marks have no format";
         let words = [what, "take it down with the castle that raised it"];
         let deep = ["status", "--deep"];
         for is_forgotten in [false, true] {

@@ -227,7 +227,8 @@ fn read(plain: &[u8]) -> Result<Saved, String> {
             return Err(format!("a newer castle wrote it (format {format}; this one knows {FORMAT}): use that one"));
         }
         None if plain["bundle"].is_string() => {
-            return Err("a castle older than 0.2 wrote it: take the castle down with the one that raised it".to_owned());
+            return Err("an early castle wrote it, without a format: take the castle down with the one that raised it"
+                .to_owned());
         }
         _ => return Err(no_bundle()),
     }
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!(beginning, Some(Beginning { first: "blue-cp-1".to_owned(), has_begun: true }));
         assert_eq!((generation, bundle.expose()), (3, "cluster: {}\n"));
         let refused = |plain: &str| read(plain.as_bytes()).unwrap_err();
-        assert!(refused(r#"{"bundle":"cluster: {}\n","generation":3}"#).contains("older than 0.2"));
+        assert!(refused(r#"{"bundle":"cluster: {}\n","generation":3}"#).contains("an early castle wrote it"));
         assert!(refused(r#"{"bundle":{},"format":2}"#).contains("a newer castle wrote it (format 2"));
         assert_eq!(refused("{}"), "what is in it is no bundle");
         assert_eq!(refused("planted"), "what is in it is no bundle");

@@ -44,7 +44,7 @@ fn a_kept_plan_is_done_once_and_only_as_it_is() {
     let empty = room.castle(&["plan", "--out", "empty.plan"]);
     assert!(empty.stdout.contains("Nothing to do"), "{}", empty.transcript());
     assert_eq!(room.castle(&["up", "--plan", "empty.plan", "--json"]).result()["result"], "unchanged");
-    let more = BLUE.replace("memory: 8GiB", "memory: 6GiB");
+    let more = BLUE.replace("storage: none", "  overrides: {blue-worker-1: {memory: 6GiB}}\nstorage: none");
     room.write("other/castle.yaml", &more);
     assert_eq!(room.castle(&["up", "other"]).code, Some(0));
     let moved = room.castle(&["up", "--plan", "empty.plan"]);

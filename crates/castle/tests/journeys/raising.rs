@@ -250,7 +250,8 @@ fn what_was_changed_by_hand_is_told_and_put_right() {
     let none = room.castle(&["drift"]);
     assert!(none.code == Some(0) && none.stdout.contains("Nothing has drifted"), "{}", none.transcript());
     // The machines are otherwise than the file says, as if somebody had changed them.
-    room.write("castle.yaml", &BLUE.replace("memory: 8GiB", "memory: 6GiB"));
+    let other = "  overrides: {blue-worker-1: {memory: 6GiB}}\nstorage: none";
+    room.write("castle.yaml", &BLUE.replace("storage: none", other));
     assert_eq!(room.castle(&["up"]).code, Some(0));
     room.write("castle.yaml", BLUE);
     let drifted = room.castle(&["drift"]);

@@ -141,7 +141,7 @@ pub enum Format {
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unversioned => f.write_str("was made by a castle older than 0.2, whose marks this one does not read"),
+            Self::Unversioned => f.write_str("was made by an early castle, whose marks have no format"),
             Self::Later(format) => {
                 write!(f, "was made by a newer castle (its mark has format {format}, this castle reads {FORMAT})")
             }

@@ -2,7 +2,7 @@ use castle_engine::{Layer, StepId};
 
 use super::*;
 
-/// A mark as castle 0.2 writes it. These bytes stand on machines of others: they are read by every castle from here on.
+/// A mark of format 1. These bytes stand on machines of others: they are read by every castle from here on.
 const RECORDED: &str = "Made by castle; changes by hand will be found and undone.
 
 mark: 1
@@ -17,7 +17,7 @@ operation: f4e098bda7fa873f067c
 epoch: 3
 etcd: began on blue-cp-1";
 
-/// A mark as castle 0.1 wrote it.
+/// A mark from before there was a format.
 const UNVERSIONED: &str = "Made by castle; changes by hand will be found and undone.
 
 castle: blue/proxmox
