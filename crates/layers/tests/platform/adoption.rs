@@ -222,7 +222,7 @@ fn what_a_plan_says_is_what_up_does() {
                 _ => None,
             })
             .collect();
-        assert_eq!(planned.len(), 5, "an image, two guests, and their starts: {plan:?}");
+        assert_eq!(planned.len(), 6, "a download, an image, two guests, and their starts: {plan:?}");
         assert!(room.datacenter.effects().is_empty(), "a plan changes nothing");
         done(&room.up().await);
         done(&room.plan(true).await);
