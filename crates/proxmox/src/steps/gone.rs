@@ -1,15 +1,21 @@
 //! The end of guests and of downloads: each looked at once more before it is removed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step, pace};
 use castle_http::Method;
 use castle_seams::BoxFuture;
 
 use super::ground::{Ground, Looks};
 use super::image::{Image, volume_path};
 use crate::client::{Bound, part};
-use crate::model::{Config, ErrorClass, Form, Owner};
+use crate::model::{Config, ErrorClass, Form, Owner, Task};
+
+/// How long a download that a castle left behind is waited for.
+const DOWNLOADING: Duration = Duration::from_secs(5 * 60);
+/// The longest wait between two looks at it.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// How far the removal of guests reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +183,26 @@ impl RemoveDownloads {
     }
 }
 
+impl RemoveDownloads {
+    /// Waits for downloads that a castle has begun which was cut off: they would put their files back once these are removed.
+    async fn until_none_comes(&self) -> Result<(), Fault> {
+        let (client, prefix) = (&self.ground.client, Image::file_prefix(&self.ground.castle));
+        let is_ours =
+            |task: &Task| task.kind == "download" && task.id.as_ref().is_some_and(|id| id.starts_with(&prefix));
+        let begun = client.clock().monotonic();
+        loop {
+            let Some(task) = client.running_tasks(&self.host).await?.into_iter().find(is_ours) else { return Ok(()) };
+            let waited = client.clock().monotonic().saturating_sub(begun);
+            if waited >= DOWNLOADING {
+                let evidence = format!("a download of it still runs on {} ({})", self.host, task.upid);
+                let fault = Fault::new(Class::Final, self.storage.clone(), evidence);
+                return Err(fault.next("stop that task, or wait for it; then run the same command again"));
+            }
+            client.clock().sleep(pace(waited, LONGEST_WAIT)).await;
+        }
+    }
+}
+
 impl Step for RemoveDownloads {
     type Needs = ();
     type Observed = Vec<String>;
@@ -184,6 +210,7 @@ impl Step for RemoveDownloads {
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Vec<String>, Fault>> {
         Box::pin(async move {
+            self.until_none_comes().await?;
             let form = Form::new().with("content", "import");
             let prefix = format!("{}:import/{}", self.storage, Image::file_prefix(&self.ground.castle));
             let volumes = match self.ground.client.volumes(&self.host, &self.storage, &form).await {
