@@ -91,6 +91,8 @@ impl Gate for Members {
 pub struct ForgetMember<P> {
     wire: Arc<Wire>,
     lost: Whom,
+    /// All that are gone, this one among them.
+    gone: Vec<String>,
     survivors: ControlPlanes,
     proof: std::marker::PhantomData<fn() -> P>,
 }
@@ -112,10 +114,10 @@ pub enum Left {
 }
 
 impl<P> ForgetMember<P> {
-    /// The step for this control plane, and those that are left.
+    /// The step for this control plane of all that are gone, and those that are left.
     #[must_use]
-    pub fn new(wire: Arc<Wire>, lost: Whom, survivors: Vec<Whom>) -> Self {
-        Self { wire, lost, survivors: ControlPlanes::new(survivors), proof: std::marker::PhantomData }
+    pub fn new(wire: Arc<Wire>, lost: Whom, gone: Vec<String>, survivors: Vec<Whom>) -> Self {
+        Self { wire, lost, gone, survivors: ControlPlanes::new(survivors), proof: std::marker::PhantomData }
     }
 
     async fn look(&self, keys: &Keys) -> Result<Left, Fault> {
@@ -146,7 +148,7 @@ impl<P> ForgetMember<P> {
     }
 
     fn without_quorum(&self, silence: &Silence) -> Fault {
-        silence.fault(&[&self.lost.name])
+        silence.fault(&self.gone.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     /// Whether a member is the one that is gone: at its address, or of its name and not at that of anybody else.

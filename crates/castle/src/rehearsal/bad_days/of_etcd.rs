@@ -203,7 +203,7 @@ fn a_lost_quorum_is_named_and_nothing_is_made() {
     };
     let words = [
         "has lost its quorum",
-        "blue-cp-2 (there is no such machine)",
+        "blue-cp-2 (there is no such machine), blue-cp-3 (there is no such machine)",
         "talosctl --nodes 127.42.0.11 copy /var/lib/etcd",
     ];
     refused(happens, &words);
