@@ -48,6 +48,8 @@ fn cost(workers: u32) -> (u64, BTreeMap<&'static str, u32>) {
         blueprint.latencies.talos.kubernetes_call = one;
         let keep = Keep::new(blueprint, &full(3, workers), door(clock));
         done(&keep.up().await);
+        // Of guests that are new more is asked: what the list says of them may be of those that had their numbers before.
+        clock.sleep(Duration::from_secs(11 * 60)).await;
         let tally = Arc::new(Tally::default());
         keep.datacenter().watch(tally.clone());
         let begun = clock.monotonic();
@@ -63,7 +65,7 @@ fn cost(workers: u32) -> (u64, BTreeMap<&'static str, u32>) {
 fn a_second_up_asks_little_and_few_things_one_after_the_other() {
     let (rounds, asked) = cost(2);
     assert!(rounds <= 30, "{rounds} rounds: {asked:?}");
-    assert!(asked["Proxmox"] <= 7 && asked["Talos"] <= 19 && asked["Kubernetes"] <= 150, "{asked:?}");
+    assert!(asked["Proxmox"] <= 7 && asked["Talos"] <= 26 && asked["Kubernetes"] <= 150, "{asked:?}");
     // Eight more workers are asked at the same time as the others.
     let (more_rounds, asked_of_more) = cost(10);
     assert_eq!(more_rounds, rounds);
