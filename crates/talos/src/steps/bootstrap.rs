@@ -1,6 +1,7 @@
 //! One bootstrap in the life of a cluster, however often it is tried.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use castle_engine::{Change, Class, Closed, Decision, Fault, Impact, Operation, Step, pace};
@@ -17,6 +18,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 
 /// How long a control plane that has started may take until etcd can begin on it: longer than it takes to start the runtime.
 const READY: Duration = Duration::from_secs(60);
+/// How long an etcd that was told to begin may take until it has data: its image may have to be pulled first.
+const PULLING: Duration = Duration::from_secs(5 * 60);
 
 /// Starts etcd on the control plane that was chosen for it, once in the life of a cluster.
 ///
@@ -26,6 +29,8 @@ pub struct Bootstrap {
     wire: Arc<Wire>,
     control_planes: ControlPlanes,
     remembered: Remembered,
+    /// Whether it was told to begin in this run, and nobody has waited for that yet.
+    is_told: AtomicBool,
 }
 
 /// Whether an etcd has begun.
@@ -39,6 +44,15 @@ pub enum Begun {
     No,
     /// Those that could tell do not answer, and nobody waits for them.
     Unknown,
+}
+
+/// What is waited for of the control plane that etcd begins on.
+#[derive(Clone, Copy)]
+enum Awaited {
+    /// That it can begin, as its service says.
+    Readiness,
+    /// That it has begun, as its data say.
+    Data,
 }
 
 /// An etcd.
@@ -64,7 +78,7 @@ impl Bootstrap {
     /// The step for these control planes, of whose etcd this is remembered.
     #[must_use]
     pub fn new(wire: Arc<Wire>, control_planes: Vec<Whom>, remembered: Remembered) -> Self {
-        Self { wire, control_planes: ControlPlanes::new(control_planes), remembered }
+        Self { wire, control_planes: ControlPlanes::new(control_planes), remembered, is_told: AtomicBool::new(false) }
     }
 
     /// The control plane that etcd begins on.
@@ -104,7 +118,13 @@ impl Bootstrap {
             (None, Some(_)) if is_anyone_expected => Ok(Begun::Remembered),
             (None, Some(evidence)) => Err(self.lost(evidence)),
             (None, None) if is_anyone_seen || is_looking => {
-                self.until_ready(contacts).await;
+                let Some(first) = self.first_of(contacts) else { return Ok(Begun::No) };
+                if self.is_told.swap(false, Ordering::Relaxed) {
+                    let has_begun = self.until(first, Awaited::Data, PULLING).await;
+                    return Ok(if has_begun { Begun::Yes } else { Begun::No });
+                }
+                // Asked before it is ready it refuses. Not for long: what it waits for it tells best by its refusal.
+                self.until(first, Awaited::Readiness, READY).await;
                 Ok(Begun::No)
             }
             (None, None) => Err(Fault::new(Class::Final, "etcd", "there is no control plane to begin on")),
@@ -128,23 +148,27 @@ impl Bootstrap {
         }
     }
 
-    /// Waits until the control plane that etcd begins on is ready for it, as its service says: asked earlier, it refuses. Not for long: what
-    /// it waits for it tells best by its refusal.
-    async fn until_ready(&self, contacts: &[Contact]) {
-        let first = self.first().map(|first| &first.name);
-        let Some(contact) = contacts.iter().find(|contact| Some(contact.running().name()) == first.map(String::as_str))
-        else {
-            return;
-        };
+    /// The way to the control plane that etcd begins on.
+    fn first_of<'c>(&self, contacts: &'c [Contact]) -> Option<&'c Contact> {
+        let first = &self.first()?.name;
+        contacts.iter().find(|contact| contact.running().name() == first)
+    }
+
+    /// Waits within a bound until it is so of a control plane, and says whether it is.
+    async fn until(&self, contact: &Contact, awaited: Awaited, bound: Duration) -> bool {
         let clock = self.wire.clock.as_ref();
         let begun = clock.monotonic();
-        let patience = self.wire.patience.min(READY);
         loop {
-            let services = contact.running().services().await.unwrap_or_default();
-            let is_ready = services.iter().any(|service| service.id == "etcd" && service.state == "Preparing");
+            let is_so = match awaited {
+                Awaited::Readiness => {
+                    let services = contact.running().services().await.unwrap_or_default();
+                    services.iter().any(|service| service.id == "etcd" && service.state == "Preparing")
+                }
+                Awaited::Data => matches!(contact.running().etcd_data().await, Ok(EtcdData::There)),
+            };
             let waited = clock.monotonic().saturating_sub(begun);
-            if is_ready || waited >= patience {
-                return;
+            if is_so || waited >= bound.min(self.wire.patience) {
+                return is_so;
             }
             clock.sleep(pace(waited, PERIOD)).await;
         }
@@ -207,6 +231,7 @@ impl Step for Bootstrap {
                 return Err(Fault::guard("etcd", evidence).next(format!("name {name} in castle.yaml again")));
             };
             self.wire.contact(first, keys)?.running().bootstrap().await?;
+            self.is_told.store(true, Ordering::Relaxed);
             Ok(())
         })
     }
