@@ -42,9 +42,8 @@ pub(crate) async fn vanished(
              life of the castle, then castle up begins the next",
         )));
     }
-    let mut control_planes = nodes.iter().filter(|node| node.role == Role::ControlPlane).peekable();
-    let first = control_planes.peek().is_some();
-    if !first || control_planes.any(|node| survey.guests.contains_key(&node.vmid.0)) {
+    let mut control_planes = nodes.iter().filter(|node| node.role == Role::ControlPlane);
+    if control_planes.any(|node| survey.guests.contains_key(&node.vmid.0)) {
         return Ok(None);
     }
     let remembered = beginning::remembered(room, ground, survey, nodes, false).await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use castle_engine::{Change, Decision, Fault, GraphBuilder, Handle, Impact, Operation, Place, Step, StepId};
 use castle_proxmox::model::{Mark, Owner};
-use castle_proxmox::steps::{Ground, MarkBegun, Vanished};
+use castle_proxmox::steps::{BEGUN_TAG, Ground, MarkBegun, Vanished};
 use castle_seams::BoxFuture;
 use castle_spec::{Castle, Node, Role};
 use castle_talos::steps::{ForgetMember, Keys, Quorum, Remembered, Whom, Wire};
@@ -37,8 +37,8 @@ impl Beginning {
     }
 }
 
-/// What is known of the etcd of this life from elsewhere than its nodes. Whoever is `strict` is not content with a vault that does not
-/// answer.
+/// What is known of the etcd of this life from elsewhere than its nodes. Whoever is `strict` is not content with a vault or a host that
+/// does not answer.
 ///
 /// # Errors
 ///
@@ -69,8 +69,12 @@ pub async fn remembered(
     let tags = Mark::tags_of(&ground.castle);
     let is_control_plane = |vmid: u32| nodes.iter().any(|node| node.vmid.0 == vmid && node.role == Role::ControlPlane);
     let ours = survey.guests.range(ground.vmids.clone()).filter(|(_, row)| row.tags.is_superset(&tags));
-    for (&vmid, row) in ours.filter(|(vmid, row)| is_control_plane(**vmid) || row.tags.len() > tags.len()) {
-        let Some(config) = ground.client.config(&row.host, vmid).await? else { continue };
+    for (&vmid, row) in ours.filter(|(vmid, row)| is_control_plane(**vmid) || row.tags.contains(BEGUN_TAG)) {
+        let config = match ground.client.config(&row.host, vmid).await {
+            Err(_) if !strict => continue,
+            config => config?,
+        };
+        let Some(config) = config else { continue };
         let Owner::Ours(mark) = ground.owner(vmid, &config).await? else { continue };
         if let Some(etcd) = mark.etcd.filter(|etcd| etcd.has_begun) {
             return Ok(told(&format!("the mark on VM {vmid} ({})", mark.name), &etcd.first));

@@ -12,7 +12,7 @@ mod vanished;
 mod wanted;
 
 pub use adopt::{Candidate, MarkGuest, Unmarked, candidate};
-pub use begun::{MarkBegun, Noted};
+pub use begun::{BEGUN_TAG, MarkBegun, Noted};
 pub use gone::{Reach, Remains, RemoveDownloads, RemoveGuest, unprotect};
 pub use ground::{Ground, Guests};
 pub use guest::{MakeGuest, Sight, Standing, There};

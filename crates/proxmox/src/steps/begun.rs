@@ -12,7 +12,7 @@ use crate::client::{Bound, part};
 use crate::model::{Config, Form, Mark};
 
 /// The tag of control planes whose mark says that etcd has begun: one list of the cluster shows it.
-const TAG: &str = "castle-etcd";
+pub const BEGUN_TAG: &str = "castle-etcd";
 
 /// Writes into the mark of a control plane that the etcd of its life has begun. `B` is what says so.
 pub struct MarkBegun<B> {
@@ -50,7 +50,7 @@ impl<B> MarkBegun<B> {
         let client = &self.ground.client;
         let guests = self.ground.guests(self.looks.since(client.clock().monotonic())).await?;
         let Some(row) = guests.get(&self.vmid) else { return Ok(Noted::AsWanted) };
-        let is_tagged = row.tags.contains(TAG);
+        let is_tagged = row.tags.contains(BEGUN_TAG);
         if is_tagged && !self.ground.deep {
             return Ok(Noted::AsWanted);
         }
@@ -101,7 +101,7 @@ impl<B: Send + Sync + 'static> Step for MarkBegun<B> {
                 return Err(Fault::new(Class::Final, subject, evidence).next("castle status"));
             }
             let there = config.get("tags").unwrap_or_default().split([';', ',', ' ']).filter(|tag| !tag.is_empty());
-            let tags: BTreeSet<&str> = there.chain([TAG]).collect();
+            let tags: BTreeSet<&str> = there.chain([BEGUN_TAG]).collect();
             // If anyone has changed it since, Proxmox refuses by the digest.
             let form = Form::new()
                 .with("description", description)
