@@ -62,6 +62,13 @@ fn talos(talosctl: &Program, folder: &Path) -> Result<()> {
     talosctl.refused(&["bootstrap", "--nodes", first], "AlreadyExists")?;
     let health = talosctl.well(&["health", "--nodes", first, "--wait-timeout", "30s"])?;
     ensure!(health.contains("waiting for coredns to report ready: OK"), "not well: {health}");
+    // Asked by the client itself, of the nodes that it is told.
+    let (control_planes, workers) = NODES.split_at(CONTROL_PLANES);
+    let (control_planes, workers) = (control_planes.join(","), workers.join(","));
+    let asked = ["health", "--server=false", "--nodes", first, "--wait-timeout", "30s"];
+    let of = ["--control-plane-nodes", &control_planes, "--worker-nodes", &workers];
+    let health = talosctl.well(&[&asked[..], &of[..]].concat())?;
+    ensure!(health.contains("waiting for coredns to report ready: OK"), "not well: {health}");
     talosctl.well(&["kubeconfig", "of-talosctl", "--nodes", first])?;
     let (theirs, ours) = (read(folder, "of-talosctl")?, read(folder, "kubeconfig")?);
     for line in [format!("server: https://{SHARED}:6443"), authority(&ours)?] {
