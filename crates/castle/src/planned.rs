@@ -8,6 +8,7 @@ use std::path::Path;
 use castle_components::lock;
 use castle_engine::{Difference, Impact, Outcome, Report};
 use castle_layers::Placed;
+use castle_layers::platform::Doomed;
 use castle_seams::{Disk, DiskErrorKind};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -151,6 +152,12 @@ impl Planned {
             );
         }
         moved
+    }
+
+    /// Whether this guest goes.
+    pub(crate) fn removes(&self, guest: &Doomed) -> bool {
+        let step = guest.removal().to_string();
+        self.actions.iter().any(|action| action.step == step && action.impact == Impact::Destroy)
     }
 
     fn moved_actions(&self, now: &Self) -> Vec<String> {

@@ -177,6 +177,10 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         let names = nodes.iter().map(|node| node.name.value.clone()).collect();
         let needs = (api.clone(), begun.clone());
         graph.gate(id("nodes", "ready"), place(15), needs.clone(), gates::nodes_ready(names));
+        // One that gets no configuration is never ready.
+        for node in nodes.iter() {
+            graph.after(id("nodes", "ready"), id("config", &node.name.value));
+        }
         graph.gate(id("coredns", "available"), place(10), needs, gates::core_dns());
     }
     let traits = id("nodes", "traits");

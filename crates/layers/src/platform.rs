@@ -1,24 +1,23 @@
 //! The platform layer: the image, the guests, and their end.
 
-use std::collections::BTreeSet;
+mod departing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Lane, Layer, Place, StepId};
-use castle_kubernetes::client::Api;
-use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Ready};
 use castle_proxmox::model::{ErrorClass, Format, Guest, Mark, Owner};
 use castle_proxmox::steps::{
     DropOldImages, FetchImage, Ground, Guests, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest,
-    Standing, Template, unprotect,
+    Standing, Template,
 };
-use castle_spec::model::Cni;
 use castle_spec::{Castle, Node};
 
 use crate::placement::Placed;
 use crate::site::Site;
-use crate::storage::{COPYING, copied_elsewhere};
 use crate::survey::Survey;
+
+pub use departing::{leaving, shrink};
 
 /// How many guests are made at once on one storage: it makes them one after the other, and gives up on who waits too long.
 const MAKING: usize = 4;
@@ -145,6 +144,14 @@ pub struct Doomed {
     pub whose: Whose,
 }
 
+impl Doomed {
+    /// The step that removes it.
+    #[must_use]
+    pub fn removal(&self) -> StepId {
+        id(if self.is_template { "image" } else { "vm" }, &format!("{} {}", self.vmid, self.name))
+    }
+}
+
 /// Whose a guest within the castle's range is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
@@ -208,23 +215,6 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
     Ok(found)
 }
 
-/// Machines with the castle's tags that its file does not name.
-fn unnamed<'a>(
-    ground: &Ground,
-    site: &Site,
-    survey: &'a Survey,
-    nodes: &'a [Node],
-) -> impl Iterator<Item = (u32, &'a Guest)> {
-    let tags = Mark::tags_of(&ground.castle);
-    // An image that is not finished yet looks like any other guest.
-    let images: BTreeSet<u32> = site.image_vmids().collect();
-    let rows = survey.guests.range(ground.vmids.clone()).map(|(vmid, row)| (*vmid, row));
-    rows.filter(move |(vmid, row)| {
-        let is_named = nodes.iter().any(|node| node.vmid.0 == *vmid) || images.contains(vmid);
-        !is_named && row.is_template() != Some(true) && row.is_machine && row.tags.is_superset(&tags)
-    })
-}
-
 /// Guests anywhere that somebody has copied from guests of this castle. Their tags tell of whom they are copies, so only these are read: mostly
 /// there are none. Who may not be read, or whose host is away, is not told of.
 pub async fn copies(ground: &Ground, guests: &Guests) -> Vec<Doomed> {
@@ -245,92 +235,6 @@ pub async fn copies(ground: &Ground, guests: &Guests) -> Vec<Doomed> {
     copies
 }
 
-/// Guests of this life of the castle that its file does not name any more. Only these are read: mostly there are none.
-///
-/// # Errors
-///
-/// If Proxmox does not answer.
-pub async fn leaving(ground: &Ground, site: &Site, survey: &Survey, nodes: &[Node]) -> Result<Vec<Doomed>, Fault> {
-    let mut leaving = Vec::new();
-    for (vmid, row) in unnamed(ground, site, survey, nodes) {
-        let config = match ground.client.config(&row.host, vmid).await {
-            // Its host is away: there is time.
-            Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => continue,
-            config => config?,
-        };
-        let Some(config) = config.filter(|config| !config.is_template()) else { continue };
-        if let Owner::Ours(mark) = ground.owner(vmid, &config).await? {
-            let (host, whose, is_protected) = (row.host.clone(), Whose::Ours, config.is_protected());
-            leaving.push(Doomed { vmid, name: mark.name, host, is_template: false, is_protected, whose });
-        }
-    }
-    Ok(leaving)
-}
-
-/// Adds the steps that let go of nodes which the file does not name any more: sent away, their machines removed, forgotten.
-pub fn shrink(
-    graph: &mut GraphBuilder,
-    ground: &Arc<Ground>,
-    design: Design<'_>,
-    leaving: &[Doomed],
-    api: &Handle<Api>,
-) {
-    let castle = design.castle.castle.as_str();
-    let left = id("nodes", "left");
-    for guest in leaving {
-        let name = &guest.name;
-        // Nothing is sent away from a machine that has to stay; and what is so now has to be so when it goes.
-        let drain = Drain::new(castle, name, objection(castle, guest, design.nodes));
-        let drain = drain.provided(vec![copied_elsewhere(name)]);
-        let step = id("drain", name);
-        let drained = graph.step(step.clone(), Place::default(), (api.clone(),), drain);
-        // Whoever comes is there before someone goes.
-        if design.castle.kubernetes.cni.value == Cni::Flannel {
-            graph.after(step, id("nodes", "ready"));
-        }
-        let copied = Ready::<Drained>::new(vec![copied_elsewhere(name)], COPYING);
-        graph.gate(id("copies", name), Place::default(), (api.clone(), drained.clone()), copied);
-        let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        let empty = Empty::new(name).provided(vec![copied_elsewhere(name)]);
-        graph.gate(id("empty", name), place, (api.clone(), drained), empty);
-        // Longhorn keeps its own Pod on the machine then, but does not say why.
-        graph.after(id("empty", name), id("copies", name));
-        let removed = raze(graph, ground, design.site, std::slice::from_ref(guest), Reach::Marked, &[]);
-        for step in removed {
-            graph.after(step.clone(), id("empty", name));
-            graph.after(left.clone(), step);
-        }
-    }
-    let wanted = design.nodes.iter().map(|node| node.name.value.clone());
-    let names = leaving.iter().map(|guest| guest.name.clone()).collect();
-    let step = Left::new(castle, wanted, names);
-    // A machine that nobody could look at may still be one that was sent away.
-    let is_known = |vmid: &u32| leaving.iter().any(|guest| guest.vmid == *vmid);
-    // A copy is none, and what castle had only begun to make has joined nothing.
-    let mut others = unnamed(ground, design.site, design.survey, design.nodes).filter(|(_, row)| !row.looks_copied());
-    let is_all_known = others.all(|(vmid, _)| is_known(&vmid));
-    let step = if is_all_known { step } else { step.only_these() };
-    graph.step(left, Place::default(), (api.clone(),), step);
-}
-
-/// Why a guest that the file does not name is not just removed.
-fn objection(castle: &str, guest: &Doomed, nodes: &[Node]) -> Option<Fault> {
-    let Doomed { vmid, name, .. } = guest;
-    let subject = format!("VM {vmid} ({name})");
-    if let Some(node) = nodes.iter().find(|node| node.name.value == *name) {
-        let evidence = format!("is the castle's {name}, and the file gives that name the number {}", node.vmid.0);
-        let fault = Fault::guard(subject, evidence);
-        return Some(fault.next(format!("give it its number {vmid} and its address again; castle moves no node")));
-    }
-    if guest.is_protected {
-        return Some(Fault::guard(subject, "is protected from removal").next(unprotect(*vmid)));
-    }
-    name.starts_with(&format!("{castle}-cp-")).then(|| {
-        let fault = Fault::guard(subject, "is a control plane, and castle takes none away yet");
-        fault.next("put it back into castle.yaml")
-    })
-}
-
 /// Adds the steps that remove these guests, and the downloads of the castle from these hosts; returns those that remove guests.
 pub fn raze(
     graph: &mut GraphBuilder,
@@ -340,21 +244,19 @@ pub fn raze(
     reach: Reach,
     hosts: &[String],
 ) -> Vec<StepId> {
-    let step_of =
-        |guest: &Doomed| id(if guest.is_template { "image" } else { "vm" }, &format!("{} {}", guest.vmid, guest.name));
     for guest in doomed {
         let place = Place { lane: Some(host_lane(&guest.host)), predicted: Duration::from_secs(2) };
         let step = RemoveGuest::new(ground.clone(), guest.vmid, &guest.name, reach);
-        graph.step(step_of(guest), place, (), step);
+        graph.step(guest.removal(), place, (), step);
     }
     for image in doomed.iter().filter(|guest| guest.is_template) {
         for guest in doomed.iter().filter(|guest| !guest.is_template) {
-            graph.after(step_of(image), step_of(guest));
+            graph.after(image.removal(), guest.removal());
         }
     }
     for host in hosts {
         let step = RemoveDownloads::new(ground.clone(), host, &site.images);
         graph.step(id("downloads", host), Place::default(), (), step);
     }
-    doomed.iter().map(step_of).collect()
+    doomed.iter().map(Doomed::removal).collect()
 }

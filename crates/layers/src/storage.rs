@@ -3,10 +3,8 @@
 //! Its manifest holds no webhook, no driver and no class: its managers make them one after the other, once they run. So ready means
 //! what they have made, down to a disk on every node that takes volumes.
 
+mod copies;
 mod proof;
-
-use std::collections::BTreeSet;
-use std::time::Duration;
 
 use castle_components::patches::namespace;
 use castle_engine::{GraphBuilder, Handle, StepId};
@@ -16,6 +14,8 @@ use castle_kubernetes::steps::{Expect, Present, Test, Unmet, stage_step};
 use castle_spec::ComponentName;
 use castle_spec::model::Storage;
 use serde_json::{Value, json};
+
+pub(crate) use copies::{Departure, REBUILDING};
 
 use crate::inside::{DECIDED, Inside, SERVING, daemon_sets, deployments, id, objects, takes_work};
 
@@ -29,35 +29,6 @@ const DRIVER: &str = "driver.longhorn.io";
 const SETTING: &str = "default-replica-count";
 /// The class of its volumes.
 const CLASS: &str = "longhorn";
-
-/// How long a copy that is being made elsewhere is waited for before a machine goes: making one may take hours, and `up` can be run again.
-pub(crate) const COPYING: Duration = Duration::from_secs(2 * 60);
-
-/// Every volume with data on a node has a sound copy elsewhere.
-pub(crate) fn copied_elsewhere(node: &str) -> Expect {
-    let node = node.to_owned();
-    let test = Test::new(move |replicas| match lost_with(&node, replicas) {
-        None => Ok(()),
-        Some(volume) => {
-            let key = Key::new(GROUP, "Volume", namespace(COMPONENT), volume);
-            let remedy = "let Longhorn keep more copies of it, or remove it";
-            Err(Unmet { evidence: format!("has no sound copy but the one on {node}: {remedy}"), ..Unmet::absent(key) })
-        }
-    });
-    Expect::Holds(Kind::new(VERSION, "Replica"), Scope::within(namespace(COMPONENT)), test)
-}
-
-/// A volume whose data would be lost with a node. A copy that failed still counts as data: Longhorn can save it if all others are lost.
-fn lost_with<'r>(node: &str, replicas: &'r [Object]) -> Option<&'r str> {
-    let volume = |replica: &'r Object| replica.text("/spec/volumeName");
-    let (here, elsewhere): (Vec<&Object>, Vec<&Object>) = replicas
-        .iter()
-        .filter(|replica| !replica.text("/spec/healthyAt").is_empty())
-        .partition(|replica| replica.text("/spec/nodeID") == node);
-    let sound = elsewhere.into_iter().filter(|replica| replica.text("/spec/failedAt").is_empty());
-    let sound: BTreeSet<&str> = sound.map(volume).collect();
-    here.into_iter().map(volume).find(|volume| !sound.contains(volume))
-}
 
 /// Adds the layer, which begins when the nodes' own volumes are there; returns the promise of storage that works, unless somebody else
 /// installs Longhorn.
@@ -202,35 +173,4 @@ fn class() -> Expect {
         _ => Ok(()),
     });
     Expect::Holds(Kind::new("storage.k8s.io/v1", "StorageClass"), Scope::named("", CLASS), there)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn replica(volume: &str, node: &str, healthy: &str, failed: &str) -> Object {
-        let spec = json!({"volumeName": volume, "nodeID": node, "healthyAt": healthy, "failedAt": failed});
-        let metadata = json!({"name": format!("{volume}-{node}"), "namespace": "longhorn-system"});
-        Object::new(json!({"apiVersion": VERSION, "kind": "Replica", "metadata": metadata, "spec": spec})).unwrap()
-    }
-
-    #[test]
-    fn a_node_does_not_take_the_last_copy_of_a_volume_along() {
-        const SINCE: &str = "2026-01-01T00:00:00Z";
-        let others = [
-            ("b", SINCE, "", None),
-            ("b", SINCE, SINCE, Some("v")),
-            ("b", "", "", Some("v")),
-            ("a", SINCE, "", Some("v")),
-        ];
-        for (node, healthy, failed, lost) in others {
-            for own in ["", SINCE] {
-                let replicas =
-                    [replica("v", "a", SINCE, own), replica("v", node, healthy, failed), replica("w", "b", SINCE, "")];
-                assert_eq!(lost_with("a", &replicas), lost, "{node} {healthy} {failed} {own}");
-            }
-        }
-        let unused = [replica("v", "a", "", "")];
-        assert_eq!(lost_with("a", &unused), None, "nobody has written to it yet");
-    }
 }

@@ -101,9 +101,16 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         return Err(fault.into());
     }
     keep_off(&stand, &survey, printer).await?;
-    if planned.is_none() && layers.contains(&platform::layer()) {
-        let leaving = platform::leaving(&ground, &stand.site, &survey, &kept.nodes).await?;
-        agree(&stand, &leaving, args.yes, printer).await?;
+    if layers.contains(&platform::layer()) {
+        let mut leaving = platform::leaving(&ground, &stand.site, &survey, &kept.nodes).await?;
+        match &planned {
+            None => agree(&stand, &leaving, args.yes, printer).await?,
+            // Whoever is not in the plan was not agreed to.
+            Some(planned) => {
+                leaving.retain(|guest| planned.removes(guest));
+                stand.agree_to(&leaving);
+            }
+        }
     }
     let is_handed_over =
         gitops::gates(&kept.castle).iter().all(|(gate, _)| first_look.outcome(gate).is_some_and(Outcome::is_done));

@@ -91,6 +91,14 @@ async fn until(life: &Life, what: &str, is_so: impl Fn(&Life) -> bool) {
 async fn inhabited(life: &Life) {
     hold(&life.run(&["up"]).await, Exit::Done, &[]);
     cordon(life, "blue-worker-1", true).await;
+    settled(life).await;
+    until(life, "a database", |life| runs_on(life) == ["blue-worker-2"]).await;
+    until(life, "a copy", |life| copies(life) == ["blue-worker-2"]).await;
+    cordon(life, "blue-worker-1", false).await;
+}
+
+/// A database moves in.
+async fn settled(life: &Life) {
     let claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "longhorn", "resources": {"requests": {"storage": "1Gi"}}},
@@ -107,9 +115,6 @@ async fn inhabited(life: &Life) {
     for object in [claim, database] {
         person(life).await.apply(&Object::new(object).unwrap(), Mode::Real).await.unwrap();
     }
-    until(life, "a database", |life| runs_on(life) == ["blue-worker-2"]).await;
-    until(life, "a copy", |life| copies(life) == ["blue-worker-2"]).await;
-    cordon(life, "blue-worker-1", false).await;
 }
 
 /// Has Longhorn keep so many copies of the volume.
@@ -124,7 +129,8 @@ fn the_last_sound_copy_keeps_its_worker_until_there_is_another() {
         inhabited(life).await;
         write(life, 1, LONGHORN);
         let only = format!(
-            "Volume {SPACE}/{}: has no sound copy but the one on blue-worker-2: let Longhorn keep more copies of it, or remove it",
+            "Volume {SPACE}/{}: has no sound copy on a node that stays, only on blue-worker-2: let Longhorn keep more copies of it, or \
+             remove it",
             volume(life)
         );
         hold(&life.run(&["plan"]).await, Exit::Refused, &[&only]);
@@ -153,6 +159,54 @@ fn the_last_sound_copy_keeps_its_worker_until_there_is_another() {
     });
 }
 
+/// Four workers with a volume whose copies are on the two that leave: none of them goes before a copy is on a node that stays, and then one
+/// after the other.
+#[test]
+fn copies_on_workers_that_leave_together_are_worth_nothing_to_each_other() {
+    in_a_world(&written(&blue(4, "{longhorn: {replicas: 2}}")), 9, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        for stays in ["blue-worker-1", "blue-worker-2"] {
+            cordon(life, stays, true).await;
+        }
+        settled(life).await;
+        let leaving = ["blue-worker-3", "blue-worker-4"];
+        until(life, "two copies", |life| copies(life) == leaving && runs_on(life).len() == 1).await;
+        for stays in ["blue-worker-1", "blue-worker-2"] {
+            cordon(life, stays, false).await;
+        }
+        write(life, 2, "{longhorn: {replicas: 2}}");
+        let only = format!(
+            "Volume {SPACE}/{}: has no sound copy on a node that stays, only on blue-worker-3, blue-worker-4",
+            volume(life)
+        );
+        hold(&life.run(&["plan"]).await, Exit::Refused, &[&only]);
+        life.tally.changes();
+        hold(&life.run(&["up", "--yes"]).await, Exit::Refused, &[&only, "Nothing was changed."]);
+        assert_eq!(life.tally.changes(), Vec::<String>::new());
+
+        // One that stays has a copy, and is off: it is back before anybody goes.
+        keep(life, 3).await;
+        until(life, "a third copy", |life| copies(life) == ["blue-worker-1", leaving[0], leaving[1]]).await;
+        life.datacenter.switch(1010, false);
+        until(life, "somebody who misses it", |life| readiness(life, "blue-worker-1") != "True").await;
+        let all = ["platform/power/blue-worker-1", "platform/vm/1012 blue-worker-3", "platform/vm/1013 blue-worker-4"];
+        hold(&life.run(&["plan"]).await, Exit::Done, &all);
+        life.tally.changes();
+        hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["stands."]);
+        let changes = life.tally.changes();
+        let first = |what: &str| {
+            changes.iter().position(|change| change.contains(what)).unwrap_or_else(|| panic!("{what}: {changes:#?}"))
+        };
+        assert!(
+            first("DELETE /api/v1/nodes/blue-worker-3") < first("blue-worker-4"),
+            "the second began before the first was gone: {changes:#?}"
+        );
+        until(life, "a database", |life| runs_on(life).len() == 1).await;
+        until(life, "copies on what stays", |life| copies(life) == ["blue-worker-1", "blue-worker-2"]).await;
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+    });
+}
+
 /// The copy elsewhere fails when the worker is already on its way: it stays, and can be had back or go later.
 #[test]
 fn a_copy_that_fails_meanwhile_keeps_the_worker_and_a_removal_can_be_called_off() {
@@ -175,7 +229,11 @@ fn a_copy_that_fails_meanwhile_keeps_the_worker_and_a_removal_can_be_called_off(
         hold(
             &life.run(&["up", "--yes"]).await,
             Exit::Failed,
-            &["platform/copies/blue-worker-2", "has no sound copy but the one on blue-worker-2", "(waited 120s)"],
+            &[
+                "platform/copies/blue-worker-2",
+                "has no sound copy on a node that stays, only on blue-worker-2",
+                "(waited 120s)",
+            ],
         );
         assert!(life.datacenter.look().guests[&WORKER].running);
         write(life, 2, LONGHORN);
@@ -207,11 +265,11 @@ fn whoever_is_asked_knows_that_a_node_does_not_answer() {
         let off = life.run(&["up"]).await;
         insta::assert_snapshot!("a_worker_that_is_off", told(&off));
         // One that runs, and whose kubelet says nothing.
-        until(life, "somebody who misses it", |life| readiness(life) != "True").await;
+        until(life, "somebody who misses it", |life| readiness(life, "blue-worker-2") != "True").await;
         life.datacenter.switch(WORKER, true);
-        until(life, "a node that is ready", |life| readiness(life) == "True").await;
+        until(life, "a node that is ready", |life| readiness(life, "blue-worker-2") == "True").await;
         assert!(life.datacenter.reset_node(WORKER));
-        until(life, "a silent kubelet", |life| readiness(life) != "True").await;
+        until(life, "a silent kubelet", |life| readiness(life, "blue-worker-2") != "True").await;
         let silent = life.run(&["up"]).await;
         insta::assert_snapshot!("a_worker_that_is_not_ready", told(&silent));
         hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["stands."]);
@@ -219,9 +277,9 @@ fn whoever_is_asked_knows_that_a_node_does_not_answer() {
     });
 }
 
-/// Whether the second worker is ready, as the cluster knows it.
-fn readiness(life: &Life) -> String {
-    let node = second_worker(life).unwrap();
+/// Whether a node is ready, as the cluster knows it.
+fn readiness(life: &Life, name: &str) -> String {
+    let node = life.datacenter.object("blue", "nodes", "", name).unwrap();
     let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let ready = conditions.iter().find(|it| it["type"] == "Ready");
     ready.and_then(|it| it["status"].as_str()).unwrap_or_default().to_owned()
@@ -253,7 +311,8 @@ fn only_those_go_that_somebody_agreed_to() {
             let report = stand.look(&graph, &identity.castle).await;
             let planned = report.ended(|outcome| matches!(outcome, Outcome::Planned { .. }));
             let planned: Vec<String> = planned.map(|(step, _)| step.to_string()).collect();
-            let all = ["platform/drain/blue-worker-2", "platform/vm/1011 blue-worker-2", "platform/nodes/left"];
+            let all =
+                ["platform/drain/blue-worker-2", "platform/vm/1011 blue-worker-2", "platform/forget/blue-worker-2"];
             let expected = if is_agreed { all.to_vec() } else { Vec::new() };
             assert_eq!(planned, expected, "{report:?}");
         }

@@ -68,7 +68,7 @@ fn killed_while_a_worker_comes_or_goes_the_next_run_ends_it() {
     let room = Room::new(100);
     assert_eq!(room.castle(&["up"]).code, Some(0));
     for (step, action) in
-        [("drain/blue-worker-2", "cordon"), ("vm/1011 blue-worker-2", "stop"), ("nodes/left", "forget")]
+        [("drain/blue-worker-2", "cordon"), ("vm/1011 blue-worker-2", "stop"), ("forget/blue-worker-2", "forget")]
     {
         room.write("castle.yaml", &with_workers(1));
         assert!(killed_at(&room, step, action), "{step} {action}");

@@ -65,6 +65,8 @@ pub enum Expect {
     Accepted(Box<Object>),
     /// The objects of a kind within a scope pass a test together.
     Holds(Kind, Scope, Test),
+    /// The objects of several kinds do, all of them in one list.
+    Together(Vec<(Kind, Scope)>, Test),
 }
 
 /// Why objects do not pass a test.
@@ -126,6 +128,7 @@ impl Expect {
                 std::iter::once((kind, Scope::named("", name))).chain(secret).collect()
             }
             Self::Holds(kind, scope, _) => vec![(kind.clone(), scope.clone())],
+            Self::Together(places, _) => places.clone(),
             Self::Established { .. } | Self::Addressed(..) | Self::Accepted(_) => Vec::new(),
         }
     }
@@ -146,7 +149,14 @@ impl Expect {
             }
             Self::Injected { kind, name, authority } => injected(sight, kind, name, authority.as_ref()).await,
             Self::Accepted(object) => accepted(sight, object).await,
-            Self::Holds(kind, scope, test) => holds(sight, kind, scope, test).await,
+            Self::Holds(kind, scope, test) => holds(sight, &sight.list(kind, scope.clone()).await?.objects, test).await,
+            Self::Together(places, test) => {
+                let mut objects = Vec::new();
+                for (kind, scope) in places {
+                    objects.extend(sight.list(kind, scope.clone()).await?.objects);
+                }
+                holds(sight, &objects, test).await
+            }
         }
     }
 }
@@ -292,9 +302,8 @@ async fn injected(
     Ok(None)
 }
 
-async fn holds(sight: &Sight<'_>, kind: &Kind, scope: &Scope, Test(test): &Test) -> Result<Option<Closed>, Fault> {
-    let objects = sight.list(kind, scope.clone()).await?.objects;
-    let Err(Unmet { key, evidence, about }) = test(&objects) else { return Ok(None) };
+async fn holds(sight: &Sight<'_>, objects: &[Object], Test(test): &Test) -> Result<Option<Closed>, Fault> {
+    let Err(Unmet { key, evidence, about }) = test(objects) else { return Ok(None) };
     let evidence = match about {
         Some(object) => explain::with_events(sight.api, &object, evidence).await,
         None => evidence,

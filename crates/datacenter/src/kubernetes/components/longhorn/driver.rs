@@ -140,9 +140,9 @@ impl Kube {
         let name = value::name(volume);
         let wanted =
             value::number(volume, "spec.numberOfReplicas").and_then(|it| usize::try_from(it).ok()).unwrap_or(3);
+        self.fail_lost_replicas(name);
         let is_sound = |it: &&Arc<Value>| {
-            let is_there = self.store.get("nodes", "", value::text(it, "spec.nodeID")).is_some();
-            value::text(it, "spec.volumeName") == name && value::text(it, "spec.failedAt").is_empty() && is_there
+            value::text(it, "spec.volumeName") == name && value::text(it, "spec.failedAt").is_empty()
         };
         let sound = self.store.all(REPLICAS, NAMESPACE).filter(is_sound);
         let there: Vec<String> = sound.map(|it| value::text(it, "spec.nodeID").to_owned()).collect();
@@ -155,6 +155,22 @@ impl Kube {
         let robustness = if places.len() < missing { "degraded" } else { "healthy" };
         if value::text(volume, "status.robustness") != robustness {
             self.amend(&STATUS, (OWN_VOLUMES, NAMESPACE, name), |it| value::set(it, "status.robustness", robustness));
+        }
+    }
+}
+
+impl Kube {
+    /// Whoever uses a volume sees which of its replicas answer no more.
+    fn fail_lost_replicas(&mut self, volume: &str) {
+        let is_silent = |it: &&Arc<Value>| {
+            let node = self.store.get("nodes", "", value::text(it, "spec.nodeID"));
+            let is_its = value::text(it, "spec.volumeName") == volume && value::text(it, "spec.failedAt").is_empty();
+            is_its && node.is_none_or(|node| !is(node, "Ready"))
+        };
+        let silent = self.store.all(REPLICAS, NAMESPACE).filter(is_silent);
+        let now = self.stamp();
+        for name in silent.map(|it| value::name(it).to_owned()).collect::<Vec<String>>() {
+            self.amend(&WRITER, (REPLICAS, NAMESPACE, &name), |it| value::set(it, "spec.failedAt", now.clone()));
         }
     }
 }

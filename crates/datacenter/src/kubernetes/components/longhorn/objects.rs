@@ -55,6 +55,12 @@ impl Kube {
             self.dismiss(NODES, node);
             self.dismiss_budget(&instance_manager(value::name(node)));
         }
+        // One whose own manager says nothing is judged by the others.
+        let silent =
+            self.keys(NODES, NAMESPACE).into_iter().map(|key| key.2.to_string()).filter(|node| !nodes.contains(node));
+        for node in silent.collect::<Vec<String>>() {
+            self.make_longhorn_node(&node);
+        }
         for node in nodes {
             self.make_longhorn_node(node);
             self.make_instance_manager(node);
