@@ -29,6 +29,11 @@ struct Story {
 }
 
 impl Stories {
+    /// Takes the stories of a later run.
+    pub(crate) fn extend(&mut self, later: Self) {
+        self.0.extend(later.0);
+    }
+
     /// Takes an event.
     pub(crate) fn hear(&mut self, event: &Event) {
         match &event.what {

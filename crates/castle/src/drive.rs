@@ -8,8 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use castle_engine::{
-    CastleId, Chosen, Event, Fence, Graph, Journal, Listener, Outcome, Predictions, Report, Seal, Tools, Wanted, What,
-    run,
+    CastleId, Chosen, Event, Fence, Graph, Journal, Listener, Outcome, Predictions, Report, Seal, Span, Timeline,
+    Tools, Wanted, What, run,
 };
 use castle_seams::{Clock, Disk, Entropy, Signals};
 
@@ -69,6 +69,25 @@ pub struct Driven {
     pub took: Duration,
     /// What is to be told of those that failed.
     pub(crate) stories: Stories,
+}
+
+impl Driven {
+    /// This run and another that came after it, as one.
+    #[must_use]
+    pub(crate) fn and(mut self, later: Self) -> Self {
+        let shifted = |mut span: Span| {
+            span.ready += self.took;
+            span
+        };
+        let Timeline { spans, critical_path } = later.report.timeline;
+        self.report.timeline.spans.extend(spans.into_iter().map(shifted));
+        self.report.timeline.critical_path.extend(critical_path.into_iter().map(shifted));
+        self.report.outcomes.extend(later.report.outcomes);
+        self.report.interrupted |= later.report.interrupted;
+        self.stories.extend(later.stories);
+        self.took += later.took;
+        self
+    }
 }
 
 /// Runs `graph` and tells people or programs about it as it goes.

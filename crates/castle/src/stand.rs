@@ -1,5 +1,6 @@
 //! Where a verb stands that speaks with the hypervisor: the file, the memory, the site, and which castle it is.
 
+mod identity;
 mod running;
 mod trouble;
 
@@ -8,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{CastleId, Fault, Graph, GraphBuilder, Handle, StepId, lineage};
+use castle_engine::{CastleId, Fault, Graph, GraphBuilder, Handle, StepId};
 use castle_layers::platform::{self, Design, Doomed};
 use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{Placed, Site, Survey, beginning, cluster, place, survey, unwanted, vault};
 use castle_proxmox::client::Client;
-use castle_proxmox::model::{ErrorClass, Mark, Owner};
 use castle_proxmox::steps::Ground;
 use castle_spec::{ComponentName, Node};
 use castle_talos::steps::{Keys, Wire};
@@ -25,7 +25,9 @@ use crate::furnish::Furnishing;
 use crate::hypervisor;
 use crate::keeping::Kept;
 use crate::output::Printer;
+use crate::recorded::Recorded;
 
+pub(crate) use identity::Identity;
 pub(crate) use running::{Bounds, while_held};
 pub(crate) use trouble::{Trouble, end, with_next};
 
@@ -52,6 +54,8 @@ pub(crate) struct Stand {
     mirror: Option<PathBuf>,
     /// The components that may be removed if the file wants them no more.
     removal: Vec<ComponentName>,
+    /// Whether secrets may be minted where there are none.
+    mints: bool,
     /// The guests that may go though they are the castle's, where somebody was asked: what is found later is left.
     agreed: OnceCell<BTreeSet<u32>>,
     furnishing: OnceCell<Furnishing>,
@@ -65,17 +69,6 @@ pub(crate) struct Secrets {
     pub(crate) after: StepId,
     /// What castle and its nodes know each other by.
     pub(crate) keys: Handle<Keys>,
-}
-
-/// Which castle it is, and how that is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) castle: CastleId,
-    /// Whether the store knows it; otherwise its marks do, or nobody yet.
-    pub(crate) is_stored: bool,
-    pub(crate) is_born: bool,
-    /// The highest epoch that its marks bear, where they were read.
-    pub(crate) seen_epoch: u64,
 }
 
 impl Stand {
@@ -95,6 +88,7 @@ impl Stand {
             site,
             mirror: None,
             removal: Vec::new(),
+            mints: true,
             agreed: OnceCell::new(),
             furnishing: OnceCell::new(),
         }
@@ -103,6 +97,11 @@ impl Stand {
     /// Takes manifests from this mirror.
     pub(crate) fn with_mirror(self, mirror: Option<&Path>) -> Self {
         Self { mirror: mirror.map(Path::to_owned), ..self }
+    }
+
+    /// Finds secrets, and mints none: for whoever wants to know again what stands.
+    pub(crate) fn without_minting(self) -> Self {
+        Self { mints: false, ..self }
     }
 
     /// Removes these components, if the file wants them no more.
@@ -148,80 +147,15 @@ impl Stand {
         }
     }
 
-    /// Which castle it is: as its store remembers, or else as the marks on its guests say. Changes nothing.
-    pub(crate) async fn identify(&self) -> Result<Identity, Trouble> {
-        if let Some(castle) = self.kept.castle_id().await.map_err(Trouble::Failed)? {
-            return Ok(Identity { castle, is_stored: true, is_born: true, seen_epoch: 0 });
-        }
-        let name = self.kept.key();
-        let unborn = CastleId { name: name.clone(), lineage: UNBORN.to_owned(), generation: 1 };
-        let tags = Mark::tags_of(&unborn);
-        let guests = self.client.guests().await?;
-        let mut marks: Vec<Mark> = Vec::new();
-        let mut unread = None;
-        for row in guests.iter().filter(|row| self.site.vmids.contains(&row.vmid) && row.tags.is_superset(&tags)) {
-            let config = match self.client.config(&row.host, row.vmid).await {
-                // Its host does not answer; the others tell as well.
-                Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => {
-                    unread = Some(refusal);
-                    continue;
-                }
-                config => config?,
-            };
-            let Some(config) = config else { continue };
-            let here = self.client.place(row.vmid).await?;
-            match Mark::owner(&unborn, &here, config.description()) {
-                Owner::Ours(mark) | Owner::Earlier(mark) | Owner::Other(mark) if mark.castle.name == name => {
-                    marks.push(mark);
-                }
-                Owner::Unreadable(format) => {
-                    let subject = format!("VM {} ({})", row.vmid, config.get("name").unwrap_or("without a name"));
-                    return Err(Fault::guard(subject, format.to_string()).next(format.next()).into());
-                }
-                _ => {}
-            }
-        }
-        if let (Some(refusal), true) = (unread, marks.is_empty()) {
-            return Err(refusal.into());
-        }
-        let Some(newest) = marks.iter().max_by_key(|mark| (mark.castle.generation, mark.epoch)) else {
-            return Ok(Identity { castle: unborn, is_stored: false, is_born: false, seen_epoch: 0 });
-        };
-        if let Some(other) = marks.iter().find(|mark| mark.castle.lineage != newest.castle.lineage) {
-            return Err(Trouble::Refused(format!(
-                "the state is lost, and two castles called {name} have left their marks among these VMIDs: lineages {} and {}; \
-                 bring the state back (docs/state.md), or remove one of them by hand",
-                newest.castle.lineage, other.castle.lineage
-            )));
-        }
-        let seen_epoch = marks.iter().map(|mark| mark.epoch).max().unwrap_or(0);
-        Ok(Identity { castle: newest.castle.clone(), is_stored: false, is_born: true, seen_epoch })
-    }
-
-    /// Which castle it is, written down in its store: found there, found by its marks, or born now.
-    pub(crate) async fn settle(&self, identity: &Identity, printer: &mut Printer) -> Result<CastleId, Trouble> {
-        let failed = |error: lineage::LineageError| Trouble::Failed(error.to_string());
-        let store = self.kept.store.as_ref();
-        if identity.is_stored {
-            return Ok(identity.castle.clone());
-        }
-        if !identity.is_born {
-            let entropy = self.kept.doors.entropy.as_ref();
-            return lineage::find_or_found(store, &self.kept.key(), entropy).await.map_err(failed);
-        }
-        printer.say(&format!(
-            "The state of {} is lost; its marks say that it is of lineage {}, life {}.",
-            self.kept.name(),
-            identity.castle.lineage,
-            identity.castle.generation
-        ));
-        lineage::adopt(store, &identity.castle).await.map_err(failed)?;
-        Ok(identity.castle.clone())
-    }
-
     /// What the steps of this castle share.
     pub(crate) fn ground(&self, castle: &CastleId, deep: bool) -> Arc<Ground> {
         Arc::new(Ground::new(self.client.clone(), castle.clone(), self.site.vmids.clone(), deep))
+    }
+
+    /// The same for whoever removes guests, and knows what is written down of them.
+    pub(crate) fn ground_of(&self, castle: &CastleId, recorded: Option<&Recorded>) -> Arc<Ground> {
+        let ground = Ground::new(self.client.clone(), castle.clone(), self.site.vmids.clone(), false);
+        Arc::new(ground.with_record(recorded.map(Recorded::record)))
     }
 
     /// Looks at the site and says where each node goes.
@@ -280,8 +214,7 @@ impl Stand {
         if let Some(keeping) = self.vault_keeping(ground, room)? {
             vault::note_begun(&mut graph, keeping, &keys, &formed.quorum);
         }
-        let mut leaving = platform::leaving(ground, &self.site, survey, nodes).await?;
-        leaving.retain(|guest| self.agreed.get().is_none_or(|agreed| agreed.contains(&guest.vmid)));
+        let leaving = self.leaving(ground, survey).await?;
         platform::shrink(&mut graph, ground, design, &leaving, &formed.api);
         self.furnishing().await?.raise(&mut graph, (castle, nodes), &formed, &self.removal);
         graph.build().map_err(|error| Trouble::Failed(error.to_string()))
@@ -298,7 +231,7 @@ impl Stand {
         let (castle, nodes) = (&self.kept.castle, &self.kept.nodes);
         let checks = self.kept.checks().await.map_err(Trouble::Failed)?;
         let valid = secrets::valid(graph, castle, checks, self.kept.doors.clock.clone());
-        let (bundle, keys) = secrets::bundle(graph, room, castle, &ground.castle, nodes, survey);
+        let (bundle, keys) = secrets::bundle(graph, room, castle, &ground.castle, (nodes, survey), self.mints);
         graph.after(bundle.clone(), valid.clone());
         let after = match self.vault_keeping(ground, room)? {
             Some(keeping) => vault::keep(graph, keeping, &keys),
@@ -332,6 +265,31 @@ impl Stand {
                 "address": node.address.value.to_string(), "mac": node.mac.to_string()})
         };
         self.kept.nodes.iter().zip(placed).map(node).collect()
+    }
+
+    /// Writes down which machines leave in this run, before they do.
+    pub(crate) async fn note_leaving(
+        &self,
+        room: &Strongroom,
+        ground: &Ground,
+        survey: &Survey,
+        epoch: u64,
+    ) -> Result<(), Trouble> {
+        let leaving = self.leaving(ground, survey).await?;
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        let recorded = Recorded::read(room).await.map_err(|error| Trouble::Failed(error.to_string()))?;
+        let Some(recorded) = recorded else { return Ok(()) };
+        let vmids = leaving.iter().map(|guest| guest.vmid);
+        recorded.note_going(room, vmids, self.client.whereabouts(), epoch).await
+    }
+
+    /// The guests that leave: somebody agreed to it, where somebody was asked.
+    async fn leaving(&self, ground: &Ground, survey: &Survey) -> Result<Vec<Doomed>, Fault> {
+        let mut leaving = platform::leaving(ground, &self.site, survey, &self.kept.nodes).await?;
+        leaving.retain(|guest| self.agreed.get().is_none_or(|agreed| agreed.contains(&guest.vmid)));
+        Ok(leaving)
     }
 
     /// Writes down what the platform layer consists of, unless that is known already; and what has been seen of the state.

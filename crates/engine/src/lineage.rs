@@ -10,6 +10,10 @@ use crate::store::{Expect, Store, StoreError, StoreErrorKind};
 /// The newest format this castle reads and writes.
 const FORMAT: u64 = 1;
 
+/// What to do where something of a later life of a castle is found than the one that its state knows.
+pub const OUTDATED: &str =
+    "bring the newer state back; or, if this is an old copy of it, move it away and run castle adopt (docs/state.md)";
+
 /// Why it is not known which castle this is.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LineageError {
@@ -102,14 +106,28 @@ pub async fn adopt(store: &dyn Store, castle: &CastleId) -> Result<(), LineageEr
     }
 }
 
+/// Goes back to an earlier life of a castle, whose secrets were brought back.
+///
+/// # Errors
+///
+/// If the store fails, or knows another castle of that name.
+pub async fn go_back(store: &dyn Store, castle: &CastleId, generation: u64) -> Result<CastleId, LineageError> {
+    replace(store, castle, generation).await
+}
+
 /// Begins the next life of a castle that was taken down. Begun twice, it is begun once.
 ///
 /// # Errors
 ///
 /// If the store fails, or knows another castle of that name.
 pub async fn next_life(store: &dyn Store, castle: &CastleId) -> Result<CastleId, LineageError> {
+    replace(store, castle, castle.generation + 1).await
+}
+
+/// Writes down that a castle is in this life. Written twice, it is written once.
+async fn replace(store: &dyn Store, castle: &CastleId, generation: u64) -> Result<CastleId, LineageError> {
     let key = key_of(&castle.name);
-    let next = CastleId { generation: castle.generation + 1, ..castle.clone() };
+    let next = CastleId { generation, ..castle.clone() };
     let gone = || LineageError::Damaged(key.clone(), "it is gone".to_owned());
     let found = store.get(&key).await?.ok_or_else(gone)?;
     if find(store, &castle.name).await?.is_some_and(|found| found == next) {

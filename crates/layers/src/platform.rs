@@ -152,11 +152,15 @@ impl Doomed {
     }
 }
 
-/// Whose a guest within the castle's range is.
+/// Whose a guest is that is within the castle's range, or bears its mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// This castle's, in this life or an earlier one.
     Ours,
+    /// This castle's, outside of its range, and in no record that castle has: nobody knows how it came there.
+    Astray,
+    /// This castle's, in this later life than the one that is known.
+    Later(u64),
     /// Another castle's.
     Others,
     /// Somebody's who copied a guest of a castle, and the mark with it: the number of that guest.
@@ -167,15 +171,41 @@ pub enum Whose {
     Unmarked,
 }
 
-/// All guests within the castle's range, each looked at.
+/// All guests within the castle's range, and those elsewhere that bear its mark, each looked at.
 ///
 /// # Errors
 ///
 /// If Proxmox does not answer.
-pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
+pub async fn found(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
     let guests = ground.guests(Duration::ZERO).await?;
+    let mut found = look_at(ground, guests.range(ground.vmids.clone()).map(|(_, row)| row)).await?;
+    found.extend(elsewhere(ground, &guests).await?);
+    found.sort_by_key(|guest| guest.vmid);
+    Ok(found)
+}
+
+/// Guests outside of the castle's range that bear its mark. Their tags tell which are to be read: mostly there are none.
+///
+/// # Errors
+///
+/// If Proxmox does not answer.
+pub async fn elsewhere(ground: &Ground, guests: &Guests) -> Result<Vec<Doomed>, Fault> {
+    let tags = Mark::tags_of(&ground.castle);
+    let is_tagged = |row: &&Guest| row.is_machine && row.tags.is_superset(&tags) && !ground.vmids.contains(&row.vmid);
+    let mut found = look_at(ground, guests.values().filter(is_tagged)).await?;
+    found.retain(|guest| matches!(guest.whose, Whose::Ours | Whose::Later(_)));
+    for guest in &mut found {
+        if guest.whose == Whose::Ours && !ground.reaches(guest.vmid, guest.is_template) {
+            guest.whose = Whose::Astray;
+        }
+    }
+    Ok(found)
+}
+
+async fn look_at<'g>(ground: &Ground, rows: impl Iterator<Item = &'g Guest>) -> Result<Vec<Doomed>, Fault> {
     let mut found = Vec::new();
-    for (&vmid, row) in guests.range(ground.vmids.clone()) {
+    for row in rows {
+        let vmid = row.vmid;
         let called = row.name.clone().unwrap_or_default();
         let of = |name: String, whose, is_template| Doomed {
             vmid,
@@ -205,6 +235,7 @@ pub async fn within(ground: &Ground) -> Result<Vec<Doomed>, Fault> {
         let called = config.get("name").map_or(called, str::to_owned);
         let guest = match ground.owner(vmid, &config).await? {
             Owner::Ours(mark) | Owner::Earlier(mark) => of(mark.name, Whose::Ours, is_template),
+            Owner::Later(mark) => of(mark.name, Whose::Later(mark.castle.generation), is_template),
             Owner::Other(mark) => of(format!("{called} of {}", mark.castle.name), Whose::Others, is_template),
             Owner::Copy(mark) => of(called, Whose::Copied(mark.place.vmid), is_template),
             Owner::Unreadable(format) => of(called, Whose::Unreadable(format), is_template),

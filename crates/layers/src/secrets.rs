@@ -190,6 +190,8 @@ struct MintBundle {
     options: bundle::Options,
     /// Nodes that were made with a bundle already.
     made: Vec<String>,
+    /// Whether one may be minted where there is none.
+    mints: bool,
 }
 
 /// Where a bundle comes from.
@@ -224,6 +226,7 @@ impl Step for MintBundle {
                 None => match self.room.elsewhere().await? {
                     Some(found) => (found, Origin::Given),
                     None if !self.made.is_empty() => return Err(self.lost()),
+                    None if !self.mints => return Err(Self::nowhere()),
                     // One to plan with, which is never written and never shown to a node.
                     None => (self.mint(bundle::ServiceAccountKey::EcdsaP256).await?, Origin::Minted),
                 },
@@ -282,6 +285,12 @@ impl MintBundle {
         )
     }
 
+    fn nowhere() -> Fault {
+        let evidence = "is neither in the state nor in the vault, and what stands cannot be known again without it";
+        Fault::guard("the Talos bundle", evidence)
+            .next("bring the state back (docs/state.md), or name the cluster's secrets in talos.bundle")
+    }
+
     async fn mint(&self, service_account: bundle::ServiceAccountKey) -> Result<Bundle, Fault> {
         let options = bundle::Options { service_account, ..self.options };
         let minted = Bundle::generate(options, self.room.doors()).await;
@@ -297,14 +306,14 @@ pub fn valid(graph: &mut GraphBuilder, castle: &Castle, checks: Vec<Check>, cloc
 }
 
 /// Adds the step that mints or finds the bundle; returns the promise of it, and what to come after. What `survey` has of the castle's
-/// nodes was made with a bundle already.
+/// nodes was made with a bundle already. Whoever does not mint only finds.
 pub fn bundle(
     graph: &mut GraphBuilder,
     room: &Arc<Strongroom>,
     castle: &Castle,
     id: &CastleId,
-    nodes: &[Node],
-    survey: &Survey,
+    (nodes, survey): (&[Node], &Survey),
+    mints: bool,
 ) -> (StepId, Handle<Keys>) {
     let service_account = match castle.talos.service_account_key.value {
         ServiceAccountKey::Rsa4096 => bundle::ServiceAccountKey::Rsa4096,
@@ -317,6 +326,7 @@ pub fn bundle(
     let is_made = |node: &&Node| survey.guests.get(&node.vmid.0).is_some_and(|guest| guest.tags.is_superset(&tags));
     let made = nodes.iter().filter(is_made).map(|node| node.name.value.clone()).collect();
     let step = StepId::new(&layer(), "bundle", castle.castle.as_str());
-    let handle = graph.step(step.clone(), Place::default(), (), MintBundle { room: room.clone(), options, made });
+    let handle =
+        graph.step(step.clone(), Place::default(), (), MintBundle { room: room.clone(), options, made, mints });
     (step, handle)
 }

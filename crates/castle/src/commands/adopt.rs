@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use castle_engine::{Chosen, Outcome, Taking};
+use castle_engine::{Chosen, Fault, Outcome, Taking, lineage};
+use castle_layers::platform::{self, Whose};
 use castle_layers::{foreign, secrets};
 use clap::Args;
 use serde_json::{Map, json};
@@ -32,7 +33,7 @@ pub(crate) struct AdoptArgs {
 }
 
 pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(doors, &args.path, printer).await?;
+    let stand = Stand::open(doors, &args.path, printer).await?.without_minting();
     let kept = &stand.kept;
     kept.seal().map_err(Trouble::Failed)?;
     stand.knock().await?;
@@ -45,6 +46,11 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
     }
     let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
     let work = async {
+        // Whatever decides is read once more, now that nobody else writes; and before anything is written anywhere.
+        let identity = stand.identify().await?;
+        if let Some(exit) = refused(&stand, &identity, printer).await? {
+            return Ok(exit);
+        }
         let castle = stand.settle(&identity, printer).await?;
         let ground = stand.ground(&castle, false);
         let (survey, placed) = stand.lay_out(&ground).await?;
@@ -71,6 +77,33 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
     let exit = while_held(&held.lease, work).await;
     let _ = held.lease.release().await;
     exit
+}
+
+/// Why nothing is written down: what stands, or what is in the vault, is of a later life; or its secrets are nowhere to be found. It is told.
+async fn refused(stand: &Stand, identity: &Identity, printer: &mut Printer) -> Result<Option<Exit>, Trouble> {
+    let ground = stand.ground(&identity.castle, false);
+    let found = platform::found(&ground).await?;
+    if let Some((guest, life)) = found.iter().find_map(|guest| match guest.whose {
+        Whose::Later(life) => Some((guest, life)),
+        _ => None,
+    }) {
+        let subject = format!("VM {} ({}) on {}", guest.vmid, guest.name, guest.host);
+        let evidence =
+            format!("is of life {life} of this castle, and its state knows of {}", identity.castle.generation);
+        return Err(Fault::guard(subject, evidence).next(lineage::OUTDATED).into());
+    }
+    let (survey, placed) = stand.lay_out(&ground).await?;
+    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING).await?;
+    let report = stand.look(&graph, &identity.castle).await;
+    let is_guarded = |outcome: &Outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded);
+    if !report.ended(is_guarded).any(|(step, _)| step.layer == secrets::layer()) {
+        return Ok(None);
+    }
+    let problems = problems(&report, printer);
+    let name = stand.kept.castle.castle.as_str();
+    printer.result(&json!({"verb": "adopt", "castle": name, "result": "refused", "problems": problems}));
+    printer.say("Nothing was written down.");
+    Ok(Some(Exit::Refused))
 }
 
 /// That there is no mark; and what stands where the nodes should be, which might be the castle all the same.

@@ -16,12 +16,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::commands::confirm::confirmed;
-use crate::commands::down::{Ending, Found, Removal, RestArgs, counted, doomed, left_alone, listed};
+use crate::commands::down::{Found, RestArgs, counted, doomed, left_alone, listed};
 use crate::commands::up::{UpArgs, up};
 use crate::doors::Doors;
 use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
 use crate::preflight::preflight;
+use crate::removal::{Ending, Removal};
 use crate::stand::{Identity, Stand, Trouble, UNBORN};
 
 /// The newest format of the note that this castle reads and writes.

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use castle_engine::{Layer, Record, State, Taking};
+use castle_engine::{Layer, Record, State, Taking, lineage};
 use castle_layers::secrets;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -100,22 +100,38 @@ async fn history(kept: &Kept, layer: &Layer, printer: &mut Printer) -> Result<Ex
 }
 
 async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &mut Printer) -> Result<Exit, String> {
-    let Some(mut state) = open(kept, printer).await? else {
+    let (Some(mut state), Some(castle)) = (open(kept, printer).await?, kept.castle_id().await?) else {
         return Err(format!("there is nothing to restore of {}", kept.name()));
     };
-    let question = format!("Write record {serial} of {layer} of {} anew, as its newest?", kept.name());
+    // Each life has secrets of its own: with those of an earlier one, that life is brought back.
+    let record = state.read(layer, serial).await.map_err(|error| error.to_string())?;
+    let life =
+        record.payload["generation"].as_u64().filter(|life| *layer == secrets::layer() && *life != castle.generation);
+    let back = life.map_or(String::new(), |life| {
+        format!(", and go back from life {} to life {life}, which it is of", castle.generation)
+    });
+    let question = format!("Write record {serial} of {layer} of {} anew, as its newest{back}?", kept.name());
     if !confirmed(&question, yes, printer) {
         return Ok(printer.refused("state", "nothing was written: answer yes, or give --yes"));
     }
     let held = kept.lease(Taking::Politely, 0).await.map_err(|denied| denied.to_string())?;
-    let written = state.restore(layer, serial, held.lease.epoch()).await;
+    let mut written = state.restore(layer, serial, held.lease.epoch()).await.map_err(|error| error.to_string());
+    if let (Ok(_), Some(life)) = (&written, life)
+        && let Err(error) = lineage::go_back(kept.store.as_ref(), &castle, life).await
+    {
+        written = Err(error.to_string());
+    }
     // Given back whatever came of it; one that cannot be given back runs out by itself.
     let _ = held.lease.release().await;
-    let written = written.map_err(|error| error.to_string())?;
+    let written = written?;
     kept.remember(&state)?;
     printer.say(&format!("Record {serial} of {layer} is now its newest, record {written}."));
+    if let Some(life) = life {
+        printer.say(&format!("{} is in life {life} again.", kept.name()));
+    }
     printer.result(
-        &json!({"verb": "state", "castle": kept.name(), "result": "restored", "layer": layer, "serial": written}),
+        &json!({"verb": "state", "castle": kept.name(), "result": "restored", "layer": layer, "serial": written,
+        "generation": life.unwrap_or(castle.generation)}),
     );
     Ok(Exit::Done)
 }

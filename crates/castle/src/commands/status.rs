@@ -15,7 +15,8 @@ use crate::commands::owners::connect;
 use crate::doors::Doors;
 use crate::furnish::Unwanted;
 use crate::output::{Exit, Printer, table};
-use crate::stand::{LOOKING, Stand, Trouble};
+use crate::stand::{LOOKING, Stand, Trouble, with_next};
+use crate::standing::vanished;
 
 /// The state of a machine of this castle that its file does not name.
 const LEFT_OUT: &str = "not in the file any more";
@@ -46,7 +47,8 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING).await?;
+    let window = stand.window(&identity.castle);
+    let graph = stand.raise(&ground, &window, &survey, &placed, LOOKING).await?;
     let report = stand.look(&graph, &identity.castle).await;
     let mut rows = vec![["node", "role", "vmid", "host", "address", "state"].map(str::to_owned)];
     let mut objects: Vec<Value> = Vec::new();
@@ -122,7 +124,10 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
             stand.kept.name(),
             args.path.display()
         ),
-        (false, false) => format!("\n{} does not stand: castle up {}", stand.kept.name(), args.path.display()),
+        (false, false) => match vanished(&stand, &window, &ground, &survey).await? {
+            Some(fault) => format!("\n{}", with_next(&fault)),
+            None => format!("\n{} does not stand: castle up {}", stand.kept.name(), args.path.display()),
+        },
     };
     printer.say(&closing);
     let mut told = json!({

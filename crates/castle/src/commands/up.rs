@@ -135,15 +135,17 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         if let Some(planned) = &planned {
             hold_to(planned, &stand, printer).await?;
         }
+        // Whatever decides is read once more, now that nobody else writes.
+        let identity = stand.identify().await?;
         let castle = stand.settle(&identity, printer).await?;
         let ground = stand.ground(&castle, deep);
         let (survey, placed) = stand.lay_out(&ground).await?;
         let state = kept.state(castle.clone()).map_err(Trouble::Failed)?;
         let room = kept.strongroom(&castle, Some(state));
-        // Whatever decides is read once more, now that nobody else writes.
         if let Some(fault) = vanished(&stand, &room, &ground, &survey).await? {
             return Err(fault.into());
         }
+        stand.note_leaving(&room, &ground, &survey, held.lease.epoch()).await?;
         let graph = stand.raise(&ground, &room, &survey, &placed, RAISING).await?;
         let driven = stand.drive("up", graph, &castle, layers.clone(), &held.lease, printer).await?;
         let mut more = Map::new();

@@ -7,9 +7,10 @@ use castle_proxmox::steps::Reach;
 use clap::Args;
 
 use crate::commands::confirm::{confirmed, typed};
-use crate::commands::down::{Removal, left_alone, listed};
+use crate::commands::down::{left_alone, listed};
 use crate::doors::Doors;
 use crate::output::{Exit, Printer};
+use crate::removal::Removal;
 use crate::stand::{Stand, Trouble};
 
 /// Remove whatever bears this castle's mark within its VMIDs, without regard to state or file
@@ -36,11 +37,11 @@ pub(crate) async fn wipe(args: &WipeArgs, doors: &Doors, printer: &mut Printer) 
     let stand = Stand::open(doors, &args.path, printer).await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, false);
-    let within = platform::within(&ground).await?;
+    let within = platform::found(&ground).await?;
     let goes = |guest: &&Doomed| match guest.whose {
         Whose::Ours => true,
         Whose::Unmarked => args.force_range,
-        Whose::Others | Whose::Copied(_) | Whose::Unreadable(_) => false,
+        Whose::Astray | Whose::Later(_) | Whose::Others | Whose::Copied(_) | Whose::Unreadable(_) => false,
     };
     let doomed: Vec<Doomed> = within.iter().filter(goes).cloned().collect();
     printer.say(&listed(&doomed));

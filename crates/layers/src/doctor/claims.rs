@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use castle_engine::lineage;
 use castle_proxmox::model::{Config, ErrorClass, Guest, Mark, Owner, Place, Refusal};
 use castle_proxmox::steps::Guests;
 use futures_util::future::join_all;
@@ -119,9 +120,10 @@ fn judge(
         }
         (Owner::Earlier(mark), _) => {
             let evidence =
-                format!("is `{}` of an earlier life of this castle (the {}.)", mark.name, mark.castle.generation);
+                format!("is `{}` of an earlier life of this castle (life {})", mark.name, mark.castle.generation);
             Some(in_the_way(evidence).next("castle wipe removes what is left of earlier lives"))
         }
+        (Owner::Later(mark), _) => Some(in_the_way(mark.told_as_later(case.identity)).next(lineage::OUTDATED)),
         (Owner::Other(mark), _) => {
             let Mark { castle, name, .. } = mark;
             let evidence =

@@ -117,7 +117,8 @@ impl Castle {
         let (room, ground) = (&self.room, self.room.ground(false));
         let survey = survey(&ground, &room.site).await.unwrap();
         let placed = place(&room.site, &survey, &room.nodes).unwrap();
-        let (bundle, keys) = secrets::bundle(graph, &self.strongroom(), &room.castle, &room.id, &room.nodes, &survey);
+        let made = (room.nodes.as_slice(), &survey);
+        let (bundle, keys) = secrets::bundle(graph, &self.strongroom(), &room.castle, &room.id, made, true);
         let (castle, nodes, site) = (&room.castle, room.nodes.as_slice(), &room.site);
         let design =
             Design { castle, nodes, placed: &placed, site, survey: &survey, after: Some(&bundle), checked: None };

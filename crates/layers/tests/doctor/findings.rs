@@ -157,7 +157,7 @@ fn guests_of_others_among_the_numbers_are_named() {
         marked,
         [
             "wrong vmids VM 421 (green-cp-1) on pve: belongs to another castle: it is `green-cp-1` of green/proxmox (lineage fedcba9876543210)",
-            "wrong vmids VM 422 (blue-cp-2) on pve: is `blue-cp-2` of an earlier life of this castle (the 0.)",
+            "wrong vmids VM 422 (blue-cp-2) on pve: is `blue-cp-2` of an earlier life of this castle (life 0)",
             "wrong vmids VM 423 (blue-cp-7) on pve: is `blue-cp-7` of this castle, and the file wants `blue-cp-3` there",
         ]
     );

@@ -209,7 +209,7 @@ fn what_pveum_grants_is_enough_to_raise_a_castle_and_to_raise_it_again() {
                 execute(&practice, &graph.build().unwrap()).await;
                 assert_eq!(ill(&practice.examine().await), [""; 0], "life {life}");
                 let at_work = ground();
-                let mut doomed = platform::within(&at_work).await.unwrap();
+                let mut doomed = platform::found(&at_work).await.unwrap();
                 assert!(doomed.iter().all(|guest| guest.whose == Whose::Ours) && doomed.len() > nodes.len());
                 let mut graph = GraphBuilder::new();
                 doomed.sort_by_key(|guest| guest.vmid);

@@ -109,7 +109,7 @@ fn not_meant_and_there_and_ours_is_an_orphan_that_down_takes_along() {
         let report = room.up().await;
         done(&report);
         assert_eq!(report.effects(), 0);
-        let orphans = platform::within(&room.ground(false)).await.unwrap();
+        let orphans = platform::found(&room.ground(false)).await.unwrap();
         assert_eq!(orphans.iter().filter(|guest| guest.whose == Whose::Ours).count(), 4, "three nodes and an image");
         done(&room.down().await);
         let ours = room.datacenter.look().guests.into_keys().filter(|vmid| *vmid >= 421).count();
@@ -198,7 +198,7 @@ fn an_earlier_life_is_refused_and_named() {
             report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.next.contains("castle wipe")));
         assert_eq!(guarded.count(), 1, "{report:?}");
         assert_eq!(
-            platform::within(&room.ground(false))
+            platform::found(&room.ground(false))
                 .await
                 .unwrap()
                 .iter()

@@ -347,7 +347,7 @@ fn guests_go_down_by_themselves_and_one_that_does_not_is_named() {
             done(&room.up().await);
             room.clock.sleep(Duration::from_secs(120)).await;
             let ground = room.ground(false);
-            let doomed = platform::within(&ground).await.unwrap();
+            let doomed = platform::found(&ground).await.unwrap();
             let ours: Vec<_> = doomed.iter().filter(|it| it.whose == Whose::Ours && !it.is_template).collect();
             let report = room.run(&graceful::shut(&ground, &ours, Duration::from_secs(20)).unwrap(), true).await;
             if quick {

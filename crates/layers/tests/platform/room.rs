@@ -281,7 +281,7 @@ impl Room {
     /// What `castle down` does.
     pub(crate) async fn down(&self) -> Report {
         let ground = self.ground(false);
-        let doomed = platform::within(&ground).await.unwrap();
+        let doomed = platform::found(&ground).await.unwrap();
         let doomed: Vec<Doomed> = doomed.into_iter().filter(|guest| guest.whose == Whose::Ours).collect();
         let mut graph = GraphBuilder::new();
         platform::raze(&mut graph, &ground, &self.site, &doomed, Reach::Marked, &self.site.hosts);

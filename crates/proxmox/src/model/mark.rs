@@ -119,6 +119,8 @@ pub enum Owner {
     Ours(Mark),
     /// This castle, in an earlier life: left behind.
     Earlier(Mark),
+    /// This castle, in a life that comes after the one it is seen from: whoever looks knows too little of it to touch it.
+    Later(Mark),
     /// Another castle.
     Other(Mark),
     /// Whoever copied a guest of a castle, and the mark with it.
@@ -239,7 +241,7 @@ impl Mark {
             Ok(Some(mark)) if !here.may_be(&mark.place) => Owner::Copy(mark),
             Ok(Some(mark)) if mark.castle == *castle => Owner::Ours(mark),
             Ok(Some(mark)) if mark.castle.name == castle.name && mark.castle.lineage == castle.lineage => {
-                Owner::Earlier(mark)
+                if mark.castle.generation > castle.generation { Owner::Later(mark) } else { Owner::Earlier(mark) }
             }
             Ok(Some(mark)) => Owner::Other(mark),
         }
@@ -261,6 +263,16 @@ impl Mark {
             None => line.to_owned(),
         };
         description.lines().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What a guest of a later life is, for people who know of an earlier one.
+    #[must_use]
+    pub fn told_as_later(&self, known: &CastleId) -> String {
+        let (its, ours) = (self.castle.generation, known.generation);
+        format!(
+            "is `{}` of this castle in life {its}, and what is remembered here ends with life {ours}: the state is older than the castle",
+            self.name
+        )
     }
 
     /// What a copy says of itself, for people.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step, pace};
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step, lineage, pace};
 use castle_http::Method;
 use castle_seams::BoxFuture;
 
@@ -65,13 +65,16 @@ impl RemoveGuest {
     pub(super) async fn guard(&self, config: &Config) -> Result<(), Fault> {
         let guard =
             |evidence: String| Err(Fault::guard(self.subject(), evidence).next("castle status shows what is castle's"));
-        if !self.ground.vmids.contains(&self.vmid) {
+        if !self.ground.reaches(self.vmid, config.is_template()) {
             return guard("outside of the castle's VMIDs".to_owned());
         }
         let called = config.get("name").unwrap_or_default();
         match self.ground.owner(self.vmid, config).await? {
             Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == self.name => self.unprotected(config),
             Owner::Ours(mark) | Owner::Earlier(mark) => guard(format!("is `{}` by now", mark.name)),
+            Owner::Later(mark) => {
+                Err(Fault::guard(self.subject(), mark.told_as_later(&self.ground.castle)).next(lineage::OUTDATED))
+            }
             Owner::Other(mark) => guard(format!("belongs to {} (lineage {})", mark.castle.name, mark.castle.lineage)),
             Owner::Copy(mark) => guard(mark.told_as_copy()),
             Owner::Unreadable(format) => Err(Fault::guard(self.subject(), format.to_string()).next(format.next())),

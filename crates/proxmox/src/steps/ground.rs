@@ -1,11 +1,11 @@
 //! What all steps on one Proxmox share: the client, whose castle it is, and one list of all guests for many steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{CastleId, Class, Fault};
+use castle_engine::{CastleId, Class, Fault, lineage};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::client::Client;
@@ -19,14 +19,23 @@ const PLACEHOLDER_BOUND: Duration = Duration::from_secs(45 * 60);
 /// All guests of the cluster by their number, as of one moment.
 pub type Guests = BTreeMap<u32, Guest>;
 
+/// What castle has written down of its machines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Their numbers, wherever these are by now: the file may have been given others since.
+    pub vmids: BTreeSet<u32>,
+}
+
 /// What all steps on one Proxmox share.
 pub struct Ground {
     /// Whom they ask.
     pub client: Arc<Client>,
     /// Whose guests they are.
     pub castle: CastleId,
-    /// The numbers that belong to the castle; no guest outside of them is ever touched.
+    /// The numbers that belong to the castle by its file; no guest outside of them is ever made or changed.
     pub vmids: RangeInclusive<u32>,
+    /// What castle itself has written down of this life, if it knows.
+    pub record: Option<Record>,
     /// Whether every guest is looked at in full, although the list shows nothing wrong with it.
     pub deep: bool,
     latest: Mutex<Option<(Duration, Arc<Guests>)>>,
@@ -38,7 +47,22 @@ impl Ground {
     /// The ground of a castle.
     #[must_use]
     pub fn new(client: Arc<Client>, castle: CastleId, vmids: RangeInclusive<u32>, deep: bool) -> Self {
-        Self { client, castle, vmids, deep, latest: Mutex::new(None), restarting: Mutex::new(()) }
+        let (record, latest, restarting) = (None, Mutex::new(None), Mutex::new(()));
+        Self { client, castle, vmids, record, deep, latest, restarting }
+    }
+
+    /// The same for whoever knows what castle has written down of its machines.
+    #[must_use]
+    pub fn with_record(self, record: Option<Record>) -> Self {
+        Self { record, ..self }
+    }
+
+    /// Whether a guest with the castle's mark may be removed: it is where the file has the castle's guests, or where castle knows that it made
+    /// one. An image is in no record, and known by its mark.
+    #[must_use]
+    pub fn reaches(&self, vmid: u32, is_template: bool) -> bool {
+        let is_known = |record: &Record| is_template || record.vmids.contains(&vmid);
+        self.vmids.contains(&vmid) || self.record.as_ref().is_some_and(is_known)
     }
 
     /// All guests, as of a moment not before `since`. However many ask at once, the list is fetched once.
@@ -88,9 +112,10 @@ impl Ground {
             }
             Owner::Earlier(mark) => {
                 let life = mark.castle.generation;
-                let evidence = format!("is `{}` of an earlier life of this castle (the {life}.)", mark.name);
+                let evidence = format!("is `{}` of an earlier life of this castle (life {life})", mark.name);
                 Err(Fault::guard(subject, evidence).next("castle wipe removes what is left of earlier lives"))
             }
+            Owner::Later(mark) => Err(Fault::guard(subject, mark.told_as_later(&self.castle)).next(lineage::OUTDATED)),
             Owner::Other(mark) => {
                 let evidence = format!(
                     "belongs to another castle: `{}` of {} (lineage {})",

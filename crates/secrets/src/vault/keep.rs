@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use castle_engine::{CastleId, Change, Decision, Fault, Impact, Operation, Step};
+use castle_engine::{CastleId, Change, Decision, Fault, Impact, Operation, Step, lineage};
 use castle_seams::BoxFuture;
 
 use super::{Entry, Folder, Vault, VaultError, VaultErrorKind};
@@ -77,6 +77,28 @@ impl Shelf {
         matches!(Note::read(note), Some(Note::Of(castle)) if is_same(&castle))
     }
 
+    /// The life of this castle that a note tells of, if it comes after the one that is known here.
+    fn later(&self, note: &str) -> Option<u64> {
+        match Note::read(note) {
+            Some(Note::Of(castle)) if self.is_ours(note) => {
+                (castle.generation > self.castle.generation).then_some(castle.generation)
+            }
+            _ => None,
+        }
+    }
+
+    /// Refuses what a later life has kept under one of these names.
+    fn hold_order(&self, folder: &Folder, is_named: impl Fn(&str) -> bool) -> Result<(), Fault> {
+        let mut entries = folder.iter().filter(|(name, _)| is_named(name));
+        let found = entries.find_map(|(name, entry)| Some((name, self.later(&entry.note)?)));
+        let Some((name, life)) = found else { return Ok(()) };
+        let evidence = format!(
+            "is of life {life} of this castle, and what is remembered here ends with life {}: the state is older than the castle",
+            self.castle.generation
+        );
+        Err(Fault::guard(format!("{name} in {} of the vault", self.path), evidence).next(lineage::OUTDATED))
+    }
+
     /// Whether a note may be of this castle, and cannot be read.
     fn is_unreadable(&self, note: &str) -> bool {
         let may_be = |name: &Option<String>| name.as_ref().is_none_or(|name| *name == self.castle.name);
@@ -111,15 +133,15 @@ impl Shelf {
         self.vault.upsert(&self.path, &files.0, &self.mark()).await
     }
 
-    /// The castles that keep something here, for whoever does not know which it is: name and lineage.
+    /// The castles that keep something here, each in a life, for whoever does not know which it is.
     ///
     /// # Errors
     ///
     /// If the vault cannot be read.
-    pub async fn owners(vault: &dyn Vault, path: &str) -> Result<BTreeSet<(String, String)>, VaultError> {
+    pub async fn owners(vault: &dyn Vault, path: &str) -> Result<BTreeSet<CastleId>, VaultError> {
         let folder = vault.list(path).await?.unwrap_or_default();
         let owner = |entry: &Entry| match Note::read(&entry.note)? {
-            Note::Of(castle) => Some((castle.name, castle.lineage)),
+            Note::Of(castle) => Some(castle),
             Note::Unreadable(_) => None,
         };
         Ok(folder.values().filter_map(owner).collect())
@@ -170,6 +192,7 @@ impl Step for SaveFiles {
         Box::pin(async move {
             let Shelf { vault, path, .. } = &self.shelf;
             let Some(folder) = vault.list(path).await? else { return Ok(None) };
+            self.shelf.hold_order(&folder, |name| files.0.contains_key(name))?;
             for name in files.0.keys() {
                 let Some(entry) = folder.get(name) else { continue };
                 if !self.shelf.is_ours(&entry.note) {
@@ -257,6 +280,7 @@ impl Step for RemoveFiles {
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<BTreeSet<String>, Fault>> {
         Box::pin(async move {
             let folder = self.shelf.vault.list(&self.shelf.path).await?.unwrap_or_default();
+            self.shelf.hold_order(&folder, |_| true)?;
             let ours = folder.into_iter().filter(|(_, entry)| self.shelf.is_ours(&entry.note));
             Ok(ours.map(|(name, _)| name).collect())
         })

@@ -73,7 +73,7 @@ async fn world(life: &Life, seed: u64) {
         assert_eq!(identity(life), before, "{story}");
         if loss == Loss::Quorum {
             assert_eq!(up.exit, Some(Exit::Refused), "{story}");
-            hold(&life.run(&["down", "--yes"]).await, Exit::Done, &[]);
+            hold(&life.run(&["down", "--yes", "--forget-secrets", "blue"]).await, Exit::Done, &[]);
             hold(&life.run(&["up"]).await, Exit::Done, &[]);
             assert_ne!(identity(life), before, "another life");
         } else {

@@ -220,7 +220,7 @@ fn machines_that_are_not_to_be_seen_are_not_made_again() {
         "stands by its state, and none of its machines is to be seen",
         "blue-cp-1 (VM 1000 on pve)",
         "castle@pve!",
-        "castle down ends this life",
+        "castle down --forget-secrets blue ends this life",
     ];
     refused(happens, &words);
     let happens = async |life: &Life| {
@@ -228,7 +228,14 @@ fn machines_that_are_not_to_be_seen_are_not_made_again() {
             lose(life, name);
         }
     };
-    refused(happens, &["etcd: is lost", "none of its control planes is to be seen", "castle down, then castle up"]);
+    refused(
+        happens,
+        &[
+            "etcd: is lost",
+            "none of its control planes is to be seen",
+            "castle down --forget-secrets blue, then castle up",
+        ],
+    );
 }
 
 #[test]
@@ -238,7 +245,14 @@ fn a_castle_whose_machines_are_gone_begins_a_new_life() {
         for name in ["blue-cp-1", "blue-cp-2", "blue-cp-3", "blue-worker-1"] {
             lose(&life, name);
         }
-        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &[]);
+        let kept = ["may still be there: blue-cp-1 (VM 1000 on pve)", "castle down --forget-secrets blue"];
+        hold(&life.run(&["down", "--yes"]).await, Exit::Failed, &kept);
+        hold(&life.run(&["down", "--yes", "--forget-secrets", "green"]).await, Exit::Invalid, &["is called blue"]);
+        hold(
+            &life.run(&["down", "--yes", "--forget-secrets", "blue"]).await,
+            Exit::Done,
+            &["taken for gone: blue-cp-1"],
+        );
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         let status = life.run(&["status"]).await;
         hold(&status, Exit::Done, &["stands as its file says (life 2)"]);

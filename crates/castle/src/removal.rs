@@ -1,0 +1,431 @@
+//! Guests that go, for whichever verb: looked at again under the lease, removed, and told in a receipt.
+//!
+//! The secrets of a castle go last, and only once it was seen that nothing bears its mark any more and that no machine is missing of which its
+//! state knows: as long as one may run, the secrets it was made with are worth having.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use castle_engine::{CastleId, Graph, GraphBuilder, Lease, Outcome, StateError, Taking, lineage};
+use castle_layers::platform::{self, Doomed, Whose};
+use castle_layers::vault;
+use castle_proxmox::steps::{Ground, Reach, unprotect};
+use serde_json::{Map, Value, json};
+
+use crate::drive::{Driven, conclude, journal_of};
+use crate::graceful::{Calm, Rest};
+use crate::keeping::Kept;
+use crate::output::{Exit, Printer, table};
+use crate::recorded::{self, Machine, Recorded};
+use crate::stand::{Bounds, Identity, Stand, Trouble, while_held};
+use crate::vault::Chamber;
+
+/// What becomes of the castle itself once its guests are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its life is over: what it keeps in its vault goes, too, and what is raised next is another life.
+    Life,
+    /// It will be raised again as it was: the same life, the same secrets.
+    Sleep,
+    /// Nothing: only its guests were asked for.
+    Guests,
+}
+
+/// Guests that are to go, for a verb.
+pub(crate) struct Removal<'r> {
+    pub(crate) verb: &'r str,
+    pub(crate) stand: &'r Stand,
+    pub(crate) doomed: Vec<Doomed>,
+    pub(crate) reach: Reach,
+    pub(crate) keep_image: bool,
+    pub(crate) ending: Ending,
+    /// How long the castle may take to come to rest before its machines go, if it is to.
+    pub(crate) graceful: Option<Duration>,
+    /// Whether machines that are not to be seen are taken for gone, and the secrets they were made with go, too.
+    pub(crate) forgets: bool,
+}
+
+/// What was found once nobody else could write.
+struct Site {
+    castle: CastleId,
+    ground: Arc<Ground>,
+    /// The hosts whose downloads are looked at, and those that are not there to be looked at.
+    hosts: Vec<String>,
+    unseen: Vec<String>,
+    /// Machines that the state knows of, and that are not to be seen.
+    missing: Vec<Machine>,
+    /// Why nobody knows what the state knows.
+    unknown: Option<String>,
+}
+
+/// Something that should be gone and is not, or of which nobody knows.
+struct Leftover {
+    /// For people: what it is, and where; nothing if it is told together with others.
+    told: Option<String>,
+    next: String,
+    object: Value,
+}
+
+/// The castle's vault, or why it cannot be opened.
+type Opened = Result<Option<Arc<Chamber>>, String>;
+
+impl<'r> Removal<'r> {
+    /// The removal of what bears the castle's mark.
+    pub(crate) fn new(verb: &'r str, stand: &'r Stand, doomed: Vec<Doomed>, keep_image: bool) -> Self {
+        let (reach, ending, graceful, forgets) = (Reach::Marked, Ending::Guests, None, false);
+        Self { verb, stand, doomed, reach, keep_image, ending, graceful, forgets }
+    }
+
+    /// Removes them, looks again, and prints the receipt.
+    pub(crate) async fn run(self, identity: &Identity, printer: &mut Printer) -> Result<Exit, Trouble> {
+        let kept = &self.stand.kept;
+        if let Some(silent) = kept.silent_holder().await {
+            printer.complain_to_people(&silent);
+        }
+        let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
+        let work = async {
+            let site = self.looked_again(identity, held.lease.epoch()).await?;
+            let castle = &site.castle;
+            let calm = self.calm(identity, &held.lease, printer).await?;
+            if calm.as_ref().is_some_and(|calm| calm.is_interrupted) {
+                let result = json!({"verb": self.verb, "castle": kept.castle.castle.as_str(), "result": "interrupted",
+                    "graceful": calm.map(|calm| calm.object())});
+                printer.say(
+                    "Interrupted: no machine was removed. Run the same command again to go on; castle up calls it off.",
+                );
+                printer.result(&result);
+                return Ok(Exit::Interrupted);
+            }
+            // A vault that cannot be opened keeps nobody from taking the machines away.
+            let chamber = if self.ending == Ending::Life { kept.chamber() } else { Ok(None) };
+            let graph = self.graph(&site, &self.doomed)?;
+            // Nor does a key to the state that is lost.
+            let seal = kept.seal().ok();
+            let bounds = || Bounds { seal: seal.as_ref(), goes_on: true, ..Bounds::default() };
+            let first = Bounds { goes_on: calm.is_some(), ..bounds() };
+            let mut driven = self.stand.drive_with(self.verb, graph, castle, first, &held.lease, printer).await?;
+            let mut leftovers = self.leftovers(&site).await?;
+            if leftovers.is_empty() && driven.report.is_done() {
+                if let Some(cleared) = self.cleared(castle, &chamber)? {
+                    let last =
+                        self.stand.drive_with(self.verb, cleared, castle, bounds(), &held.lease, printer).await?;
+                    driven = driven.and(last);
+                }
+                leftovers = self.kept_in_vault(castle, &chamber).await?;
+            }
+            if leftovers.is_empty() && driven.report.is_done() && identity.is_born && self.ending != Ending::Guests {
+                self.end(castle, identity.is_stored, held.lease.epoch()).await?;
+            }
+            Ok(self.receipt(&driven, &leftovers, (&site, calm.as_ref()), &chamber, printer))
+        };
+        let exit = while_held(&held.lease, work).await;
+        let _ = held.lease.release().await;
+        exit
+    }
+
+    /// Lets the castle come to rest, if that was asked for and there is something that could.
+    async fn calm(&self, identity: &Identity, lease: &Lease, printer: &mut Printer) -> Result<Option<Calm>, Trouble> {
+        let Some(within) = self.graceful.filter(|_| !self.doomed.is_empty()) else { return Ok(None) };
+        let Self { verb, stand, doomed, .. } = self;
+        let calm = Rest { verb, stand, identity, doomed, within, lease }.come(printer).await?;
+        calm.tell(printer);
+        Ok(Some(calm))
+    }
+
+    /// Looks again at what decides, now that nobody else writes: it is still the castle and the life that somebody was asked about, and it has no
+    /// more guests than that.
+    async fn looked_again(&self, identity: &Identity, epoch: u64) -> Result<Site, Trouble> {
+        let (stand, kept) = (self.stand, &self.stand.kept);
+        let now = stand.identify().await?;
+        let moved = |what: &str| {
+            let again = "look at it again: run the same command";
+            Trouble::Refused(format!("{} {what} while nobody held its lease\n  next: {again}", kept.name()))
+        };
+        if now.castle != identity.castle && identity.is_born {
+            return Err(moved("has begun another life"));
+        }
+        let room = stand.window(&now.castle);
+        let (recorded, unknown) = match Recorded::read(&room).await {
+            Ok(recorded) => (recorded, None),
+            // Who has lost the key to the state takes a castle down all the same.
+            Err(StateError::Seal { .. }) => (None, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let ground = stand.ground_of(&now.castle, recorded.as_ref());
+        let found = platform::found(&ground).await?;
+        let is_new = |guest: &&Doomed| {
+            goes(guest, self.keep_image) && !self.doomed.iter().any(|doomed| doomed.vmid == guest.vmid)
+        };
+        if let Some(new) = found.iter().find(is_new).filter(|_| self.reach == Reach::Marked) {
+            return Err(moved(&format!("got VM {} ({})", new.vmid, new.name)));
+        }
+        let is_ours = |guest: &&Doomed| matches!(guest.whose, Whose::Ours | Whose::Astray | Whose::Later(_));
+        let seen: BTreeSet<u32> = found.iter().filter(is_ours).map(|guest| guest.vmid).collect();
+        let mut missing = Vec::new();
+        if let Some(recorded) = &recorded {
+            let whereabouts = stand.client.whereabouts();
+            missing = recorded.missing(&seen, whereabouts);
+            let going = self.doomed.iter().map(|guest| guest.vmid).filter(|vmid| seen.contains(vmid));
+            recorded.note_going(&room, going, whereabouts, epoch).await?;
+        }
+        let (hosts, unseen) = self.hosts().await?;
+        Ok(Site { castle: now.castle, ground, hosts, unseen, missing, unknown })
+    }
+
+    /// The steps that remove these guests, and the downloads on the hosts.
+    fn graph(&self, site: &Site, doomed: &[Doomed]) -> Result<Graph, Trouble> {
+        let mut graph = GraphBuilder::new();
+        platform::raze(&mut graph, &site.ground, &self.stand.site, doomed, self.reach, &site.hosts);
+        graph.build().map_err(|error| Trouble::Failed(error.to_string()))
+    }
+
+    /// The step that takes out of the vault what the castle has there, if it has one that can be opened.
+    fn cleared(&self, castle: &CastleId, chamber: &Opened) -> Result<Option<Graph>, Trouble> {
+        let Ok(Some(chamber)) = chamber else { return Ok(None) };
+        let mut graph = GraphBuilder::new();
+        vault::clear(&mut graph, chamber.shelf(castle), &self.stand.kept.castle);
+        graph.build().map(Some).map_err(|error| Trouble::Failed(error.to_string()))
+    }
+
+    /// The hosts whose downloads are looked at, and those that are not there to be looked at.
+    async fn hosts(&self) -> Result<(Vec<String>, Vec<String>), Trouble> {
+        if self.keep_image {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let online = self.stand.client.hosts().await?;
+        let is_there = |host: &String| online.iter().any(|row| row.name == *host && row.is_online);
+        Ok(self.stand.site.hosts.iter().cloned().partition(is_there))
+    }
+
+    /// What is still there of what was to go, asked afresh by someone who only looks; and what may be, where nobody looked.
+    async fn leftovers(&self, site: &Site) -> Result<Vec<Leftover>, Trouble> {
+        let mut leftovers = Vec::new();
+        // What was removed is not believed of the list that it was chosen from.
+        let (client, vmids) = (self.stand.client.clone(), self.stand.site.vmids.clone());
+        let ground = Ground::new(client, site.castle.clone(), vmids, false).with_record(site.ground.record.clone());
+        match platform::found(&ground).await {
+            Ok(now) => {
+                let is_left = |guest: &Doomed| {
+                    let was_to_go =
+                        self.doomed.iter().any(|doomed| doomed.vmid == guest.vmid && doomed.whose == guest.whose);
+                    let is_astray =
+                        matches!(guest.whose, Whose::Astray | Whose::Later(_)) && self.ending != Ending::Guests;
+                    was_to_go || goes(guest, self.keep_image) || is_astray
+                };
+                leftovers.extend(now.into_iter().filter(is_left).map(|guest| self.left(guest, &site.unseen)));
+            }
+            Err(fault) => leftovers.push(Leftover {
+                told: Some(format!("nobody knows what: {fault}")),
+                next: "once the hypervisor answers, run the same command again".to_owned(),
+                object: json!({"what": "unknown", "evidence": fault.to_string()}),
+            }),
+        }
+        leftovers.extend(self.looked_for(&self.graph(site, &[])?, &site.castle, &Ok(None)).await);
+        if self.forgets || self.ending == Ending::Guests {
+            return Ok(leftovers);
+        }
+        let forget = format!("castle down --forget-secrets {}", self.stand.kept.castle.castle.as_str());
+        leftovers.extend(site.missing.iter().map(|machine| Leftover {
+            told: None,
+            next: forget.clone(),
+            object: json!({"what": "unseen", "vmid": machine.vmid, "name": machine.name, "host": machine.host}),
+        }));
+        leftovers.extend(site.unknown.iter().map(|why| Leftover {
+            told: Some(format!("nobody knows what: the state cannot be read: {why}")),
+            next: format!("castle state show; or, if nothing else can be there: {forget}"),
+            object: json!({"what": "unknown", "evidence": why}),
+        }));
+        Ok(leftovers)
+    }
+
+    /// A guest that is still there.
+    fn left(&self, guest: Doomed, unseen: &[String]) -> Leftover {
+        let guest = called(guest, &self.stand.kept);
+        let (vmid, host) = (guest.vmid, &guest.host);
+        let name = if guest.name.is_empty() { String::new() } else { format!(" ({})", guest.name) };
+        let once = if unseen.contains(host) { format!("once {host} answers, ") } else { String::new() };
+        let told = format!("VM {vmid}{name} on {host}");
+        let (told, next) = match guest.whose {
+            _ if guest.is_protected => (format!("{told}, which is protected from removal"), unprotect(vmid)),
+            Whose::Astray => {
+                let (first, last) = (self.stand.site.vmids.start(), self.stand.site.vmids.end());
+                let next = "give castle.yaml vmids that it is within, and run the same command again";
+                (format!("{told}, with this castle's mark, outside of its vmids {first}-{last}"), next.to_owned())
+            }
+            _ => (told, format!("{once}run the same command again")),
+        };
+        Leftover { told: Some(told), next, object: object(&guest) }
+    }
+
+    /// What the castle still keeps in its vault.
+    async fn kept_in_vault(&self, castle: &CastleId, chamber: &Opened) -> Result<Vec<Leftover>, Trouble> {
+        if let Err(why) = chamber {
+            return Ok(vec![Leftover {
+                told: Some(format!("what the castle keeps in its vault: {why}")),
+                next: "mend that, and run the same command again".to_owned(),
+                object: json!({"what": "vault", "evidence": why}),
+            }]);
+        }
+        match self.cleared(castle, chamber)? {
+            Some(graph) => Ok(self.looked_for(&graph, castle, chamber).await),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// What steps that remove something would still have to do.
+    async fn looked_for(&self, graph: &Graph, castle: &CastleId, chamber: &Opened) -> Vec<Leftover> {
+        let mut leftovers = Vec::new();
+        for (step, outcome) in self.stand.look(graph, castle).await.outcomes {
+            let evidence = match outcome {
+                Outcome::Planned { change } => {
+                    change.differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                }
+                Outcome::Failed { fault } => fault.to_string(),
+                _ => continue,
+            };
+            leftovers.push(Leftover {
+                told: Some(format!("{} ({evidence})", named(&step.kind, &step.name, chamber))),
+                next: "run the same command again".to_owned(),
+                object: json!({"what": &*step.kind, "name": &*step.name, "evidence": evidence}),
+            });
+        }
+        leftovers
+    }
+
+    /// The castle is gone, for good or for a while.
+    async fn end(&self, castle: &CastleId, is_stored: bool, epoch: u64) -> Result<(), Trouble> {
+        let failed = |error: String| Trouble::Failed(error);
+        let store = self.stand.kept.store.as_ref();
+        if !is_stored {
+            lineage::adopt(store, castle).await.map_err(|error| failed(error.to_string()))?;
+        }
+        let (kept, layer) = (&self.stand.kept, platform::layer());
+        let mut was_raised = false;
+        if let Ok(mut state) = kept.state(castle.clone()) {
+            let known = match state.latest(&layer).await {
+                // Who has lost the key to the state takes a castle down all the same.
+                Err(StateError::Seal { .. }) => None,
+                known => known.map_err(|error| failed(error.to_string()))?,
+            };
+            let payload = json!({"generation": castle.generation, "nodes": []});
+            was_raised = known.is_some_and(|record| record.payload != payload && record.payload["nodes"] != json!([]));
+            if was_raised {
+                state.write(&layer, payload, epoch).await.map_err(|error| failed(error.to_string()))?;
+            }
+            kept.remember(&state).map_err(failed)?;
+        }
+        // A castle that never stood has not died.
+        if !was_raised && self.doomed.is_empty() {
+            return Ok(());
+        }
+        if self.ending == Ending::Sleep {
+            // The same life begins its etcd once more: nothing is left that has the old one.
+            let room = kept.strongroom(castle, Some(kept.state(castle.clone()).map_err(failed)?));
+            if let Some(chamber) = kept.chamber().map_err(failed)? {
+                vault::note_unbegun(&chamber.shelf(castle), &kept.seal().map_err(failed)?, &room).await?;
+            }
+            room.note_begun(false, epoch).await?;
+        }
+        if self.ending == Ending::Life {
+            lineage::next_life(store, castle).await.map_err(|error| failed(error.to_string()))?;
+        }
+        // What it noted is of no use to the next one; that it stays would do no harm.
+        let _ = kept.doors.disk.remove_file(&journal_of(&kept.own_folder(), castle));
+        Ok(())
+    }
+
+    fn receipt(
+        &self,
+        driven: &Driven,
+        leftovers: &[Leftover],
+        (site, calm): (&Site, Option<&Calm>),
+        chamber: &Opened,
+        printer: &mut Printer,
+    ) -> Exit {
+        let is_left = |guest: &Doomed| leftovers.iter().any(|left| left.object["vmid"] == guest.vmid);
+        let gone: Vec<&Doomed> = self.doomed.iter().filter(|guest| !is_left(guest)).collect();
+        // What was removed besides guests: the steps alone know.
+        let others = driven.report.ended(|outcome| matches!(outcome, Outcome::Done { effects: 1.. }));
+        let others: Vec<_> = others.filter(|(step, _)| matches!(&*step.kind, "downloads" | "vault")).collect();
+        let mut rows: Vec<[String; 4]> = gone
+            .iter()
+            .map(|guest| ["gone".to_owned(), guest.vmid.to_string(), guest.name.clone(), guest.host.clone()])
+            .collect();
+        rows.extend(others.iter().map(|(step, _)| {
+            ["gone".to_owned(), String::new(), named(&step.kind, &step.name, chamber), String::new()]
+        }));
+        if !rows.is_empty() {
+            printer.say(&table(&rows));
+        }
+        for left in leftovers {
+            let Some(told) = &left.told else { continue };
+            printer.complain_to_people(&format!("still there: {told}\n  next: {}", left.next));
+        }
+        if !self.forgets && self.ending != Ending::Guests && !site.missing.is_empty() {
+            printer.complain_to_people(&format!(
+                "may still be there: {}, which the state knows, and which castle did not see at {}: the secrets and the life of the castle are kept\n  next: \
+                 mend the endpoint or the token in castle.yaml, and run the same command again; if they are truly gone: castle down --forget-secrets {}",
+                recorded::listed(&site.missing),
+                self.stand.client.whereabouts(),
+                self.stand.kept.castle.castle.as_str()
+            ));
+        }
+        for host in &site.unseen {
+            printer.complain_to_people(&format!(
+                "{host} is not there: whether something that castle downloaded is left on it was not looked at\n  next: once it is back, run the same command again"
+            ));
+        }
+        let other = |step: &castle_engine::StepId| json!({"what": &*step.kind, "name": &*step.name});
+        let all = gone.iter().map(|guest| object(guest)).chain(others.iter().map(|(step, _)| other(step)));
+        let mut more = Map::new();
+        more.insert("gone".to_owned(), all.collect());
+        more.insert("leftovers".to_owned(), leftovers.iter().map(|left| left.object.clone()).collect());
+        if let Some(calm) = calm {
+            more.insert("graceful".to_owned(), calm.object());
+        }
+        if !site.unseen.is_empty() {
+            more.insert("unseen".to_owned(), json!(site.unseen));
+        }
+        if self.forgets && !site.missing.is_empty() {
+            let told = recorded::listed(&site.missing);
+            printer.say(&format!("Not to be seen, and taken for gone: {told}"));
+            more.insert("forgotten".to_owned(), site.missing.iter().map(|machine| json!(machine.name)).collect());
+        }
+        let name = self.stand.kept.castle.castle.as_str();
+        let exit = conclude(self.verb, "gone", name, driven, more, printer);
+        if exit == Exit::Done && site.unseen.is_empty() {
+            let image = if self.keep_image { " but the image, which was to be kept" } else { "" };
+            printer.say(&format!("Nothing of {} is left on its hypervisor{image}.", self.stand.kept.name()));
+        }
+        exit
+    }
+}
+
+/// A guest as an object.
+fn object(guest: &Doomed) -> Value {
+    json!({"vmid": guest.vmid, "name": guest.name, "host": guest.host})
+}
+
+/// What a step removes besides guests, for people.
+fn named(kind: &str, name: &str, chamber: &Opened) -> String {
+    match (kind, chamber) {
+        ("downloads", _) => format!("downloads on {name}"),
+        (_, Ok(Some(chamber))) => format!("what it kept in its vault, in {}", chamber.path),
+        _ => format!("{kind} {name}"),
+    }
+}
+
+/// A guest whose host is away, and who has no name for it, is called as the file calls it.
+pub(crate) fn called(mut guest: Doomed, kept: &Kept) -> Doomed {
+    let node = kept.nodes.iter().find(|node| node.vmid.0 == guest.vmid);
+    if let (true, Some(node)) = (guest.name.is_empty(), node) {
+        guest.name.clone_from(&node.name.value);
+    }
+    guest
+}
+
+/// Whether a guest is to go with its castle.
+pub(crate) fn goes(guest: &Doomed, keep_image: bool) -> bool {
+    guest.whose == Whose::Ours && !(keep_image && guest.is_template)
+}
