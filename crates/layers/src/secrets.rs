@@ -281,7 +281,8 @@ impl MintBundle {
         let why = if self.room.state.is_none() { "cannot be opened here" } else { "is not in the state" };
         let evidence = format!("{why}, and there are nodes that were made with it: {}", self.made.join(", "));
         Fault::guard("the Talos bundle", evidence).next(
-            "bring the state back (docs/state.md), or name the cluster's secrets in talos.bundle, or begin anew: castle down, then castle up",
+            "bring the state back (docs/state.md), an earlier record of it (castle state history secrets, castle state restore secrets), or name the cluster's \
+             secrets in talos.bundle; or begin anew: castle down, then castle up",
         )
     }
 

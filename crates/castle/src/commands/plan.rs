@@ -67,10 +67,19 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
             _ => None,
         })
         .collect();
-    show(&stand, &actions, predicted, printer);
-    if actions.is_empty() {
-        for (_, subject, evidence) in &waiting {
-            printer.say(&format!("Waiting for {subject}: {evidence}."));
+    let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
+    let restarts = restarts(&report, &stand.kept.nodes);
+    let is_refused = failed > 0 || restarts.is_some() || preflight.is_in_the_way();
+    match (actions.is_empty(), waiting.is_empty()) {
+        (false, _) => show(&stand, &actions, predicted, printer),
+        // Where something is in the way, that is what is told.
+        (true, _) if is_refused => {}
+        (true, true) => printer.say(&format!("Nothing to do: {} is as its file says.", stand.kept.name())),
+        (true, false) => {
+            printer.say(&format!("Nothing to do but to wait: {} is not as its file says yet.", stand.kept.name()));
+            for (_, subject, evidence) in &waiting {
+                printer.say(&format!("Waiting for {subject}: {evidence}."));
+            }
         }
     }
     let unwanted = stand.furnishing().await?.unwanted();
@@ -84,8 +93,6 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
         .zip(&placed)
         .map(|(node, placed)| json!({"node": node.name.value, "host": placed.host, "why": placed.why.to_string()}))
         .collect();
-    let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
-    let restarts = restarts(&report, &stand.kept.nodes);
     let guarded = report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).count();
     let (result, exit) = match () {
         () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),
@@ -147,10 +154,6 @@ fn action(step: &str, change: &Change) -> Value {
 }
 
 fn show(stand: &Stand, actions: &[(String, &Change)], predicted: Duration, printer: &mut Printer) {
-    if actions.is_empty() {
-        printer.say(&format!("Nothing to do: {} is as its file says.", stand.kept.name()));
-        return;
-    }
     let rows: Vec<[String; 4]> = actions
         .iter()
         .map(|(step, change)| {

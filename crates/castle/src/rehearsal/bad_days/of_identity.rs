@@ -1,0 +1,258 @@
+//! Which castle it is, in which life, and whose secrets these are: after the file has changed, a machine is not to be seen, the state is lost or an
+//! old copy of it is back. However it goes, nobody loses the secrets of what stands, and nothing of a later life is touched.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use castle_rehearsal::{Loss, Moment};
+
+use super::super::fixture::{HOME, SMALL as TWO_HOSTS};
+use super::super::life::{At, Kill};
+use super::super::promises::forget;
+use super::super::script::STATE;
+use super::of_etcd::{identity, lose, three};
+use super::*;
+
+fn two_hosts() -> Arc<Script> {
+    static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| written(TWO_HOSTS));
+    SCRIPT.clone()
+}
+
+/// The castle on two hosts has these numbers from now on.
+fn renumber(life: &Life, vmids: &str) {
+    let file = Path::new(HOME).join("castle.yaml");
+    let text = String::from_utf8(life.disk().contents()[&file].clone()).unwrap();
+    let line = |line: &str| match line.split_once("vmids: ") {
+        Some((before, _)) => format!("{before}vmids: {vmids}\n"),
+        None => format!("{line}\n"),
+    };
+    life.disk().tamper(&file, text.lines().map(line).collect::<String>().into_bytes());
+}
+
+fn guests_called(life: &Life, prefix: &str) -> Vec<u32> {
+    let guests = life.datacenter.look().guests;
+    let is_it = |name: Option<&String>| name.is_some_and(|name| name.starts_with(prefix));
+    guests.iter().filter(|(_, guest)| is_it(guest.config.get("name"))).map(|(vmid, _)| *vmid).collect()
+}
+
+fn marked(life: &Life) -> usize {
+    let guests = life.datacenter.look().guests;
+    guests.values().filter(|guest| guest.config.get("tags").is_some_and(|tags| tags.contains("castle"))).count()
+}
+
+/// What the vault has of the castle.
+fn vaulted(life: &Life) -> BTreeMap<String, String> {
+    let place = life.script.vault.as_ref().unwrap();
+    let kept = ["KUBECONFIG", "TALOSCONFIG", "TALOS_BUNDLE"];
+    let secrets =
+        life.datacenter.vault(&place.host).secrets.into_iter().map(|(name, value)| (format!("{name:?}"), value));
+    secrets.filter(|(name, _)| kept.iter().any(|kept| name.contains(kept))).collect()
+}
+
+fn state(life: &Life) -> BTreeMap<PathBuf, Vec<u8>> {
+    life.disk().contents().into_iter().filter(|(path, _)| path.starts_with(STATE)).collect()
+}
+
+#[test]
+fn numbers_that_moved_hide_no_machine() {
+    in_worlds(&two_hosts(), &SEEDS[..1], async |life| {
+        let others = Others::of(&life);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        for vmids in ["521-532", "425-432"] {
+            renumber(&life, vmids);
+            life.tally.changes();
+            let words = ["has machines outside of its vmids", "(green-cp-1)", "castle moves no machine"];
+            hold(&life.run(&["plan"]).await, Exit::Refused, &words);
+            hold(&life.run(&["up"]).await, Exit::Refused, &words);
+            assert_eq!(life.tally.changes(), Vec::<String>::new());
+        }
+        // Castle has written down that it made them, so it takes them down, wherever they are; and their image.
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["Nothing of green on proxmox is left"]);
+        assert_eq!((marked(&life), others.touched(&life)), (0, Vec::new()));
+    });
+}
+
+#[test]
+fn numbers_that_moved_and_a_lost_state_leave_the_secrets() {
+    in_worlds(&two_hosts(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let (before, secrets) = (marked(&life), vaulted(&life));
+        forget(&life);
+        renumber(&life, "521-532");
+        let words = ["(green-cp-1)", "with this castle's mark, outside of its vmids 521-532"];
+        let told = life.run(&["down", "--yes"]).await;
+        hold(&told, Exit::Failed, &words);
+        assert_eq!((marked(&life), vaulted(&life)), (before, secrets), "{}", told.printed.text);
+        hold(&life.run(&["up"]).await, Exit::Refused, &["has machines outside of its vmids"]);
+        renumber(&life, "421-432");
+        hold(&life.run(&["adopt"]).await, Exit::Done, &["life 1"]);
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+    });
+}
+
+/// A machine that is not to be seen may run elsewhere: what is seen goes, the secrets and the life stay, and `up` goes on in it.
+#[test]
+fn a_machine_that_is_not_seen_keeps_the_secrets() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let secrets = vaulted(&life);
+        assert!(!secrets.is_empty());
+        lose(&life, "blue-worker-1");
+        let words =
+            ["may still be there: blue-worker-1 (VM 1010 on pve)", "the secrets and the life of the castle are kept"];
+        let told = life.run(&["down", "--yes"]).await;
+        hold(&told, Exit::Failed, &words);
+        assert_eq!(told.printed.result["leftovers"][0]["name"], "blue-worker-1");
+        assert_eq!((marked(&life), vaulted(&life)), (0, secrets));
+        hold(&life.run(&["status"]).await, Exit::Done, &["blue-worker-1"]);
+        // The others are gone by castle's own hand, and nobody asks for them again.
+        let again = life.run(&["down", "--yes"]).await;
+        hold(&again, Exit::Failed, &["may still be there: blue-worker-1 (VM 1010 on pve), which"]);
+        hold(&life.run(&["down", "--forget-secrets", "blue"]).await, Exit::Done, &["taken for gone: blue-worker-1"]);
+        assert_eq!(vaulted(&life), BTreeMap::new());
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        hold(&life.run(&["status"]).await, Exit::Done, &["(life 2)"]);
+    });
+}
+
+/// A life that was ended by mistake is brought back with its secrets, as long as its machines are there.
+#[test]
+fn a_record_of_an_earlier_life_brings_the_castle_back() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let before = state(&life);
+        let newest = |life: &Life| {
+            let all = state(life);
+            let record = all.keys().rfind(|path| path.to_string_lossy().contains("/state/secrets/"));
+            record.unwrap().file_name().unwrap().to_string_lossy().trim_start_matches('0').to_owned()
+        };
+        let serial = newest(&life);
+        // Nothing is to be seen, and somebody says that all is gone.
+        let guests = life.datacenter.look().guests;
+        let hidden: Vec<(u32, String)> = guests
+            .iter()
+            .filter_map(|(vmid, guest)| Some((*vmid, guest.config.get("description")?.clone())))
+            .filter(|(_, description)| description.contains("Made by castle"))
+            .collect();
+        let tags: BTreeMap<u32, Option<String>> =
+            hidden.iter().map(|(vmid, _)| (*vmid, guests[vmid].config.get("tags").cloned())).collect();
+        for (vmid, _) in &hidden {
+            assert!(life.datacenter.change_guest(*vmid, &[("description", None), ("tags", None)]));
+        }
+        hold(&life.run(&["down", "--forget-secrets", "blue"]).await, Exit::Done, &["taken for gone"]);
+        for (vmid, description) in &hidden {
+            let options = [("description", Some(description.as_str())), ("tags", tags[vmid].as_deref())];
+            assert!(life.datacenter.change_guest(*vmid, &options));
+        }
+        assert_ne!(state(&life), before);
+        hold(
+            &life.run(&["plan"]).await,
+            Exit::Refused,
+            &["the Talos bundle: is not in the state", "castle state restore secrets"],
+        );
+        let told = life.run(&["state", "restore", "secrets", &serial, "--yes"]).await;
+        hold(&told, Exit::Done, &["is in life 1 again"]);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        hold(&life.run(&["status"]).await, Exit::Done, &["stands as its file says (life 1)"]);
+    });
+}
+
+#[test]
+fn an_old_copy_of_the_state_touches_nothing_of_the_life_that_came_after() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let old = state(&life);
+        hold(&life.run(&["rebirth", "--yes"]).await, Exit::Done, &[]);
+        let (secrets, cluster) = (vaulted(&life), identity(&life));
+        let bring_back = |life: &Life| {
+            forget(life);
+            old.iter().for_each(|(path, bytes)| life.disk().tamper(path, bytes.clone()));
+        };
+        bring_back(&life);
+        life.tally.changes();
+        for verb in [&["plan"][..], &["up"], &["adopt"], &["down", "--yes"], &["rebirth", "--yes"]] {
+            let told = life.run(verb).await;
+            hold(&told, Exit::Refused, &["life 2", "move it away and run castle adopt"]);
+            assert!(!told.printed.text.contains("castle wipe"), "{}", told.printed.text);
+        }
+        hold(
+            &life.run(&["wipe", "--yes"]).await,
+            Exit::Done,
+            &["left alone: VM 1000 (blue-cp-1) on pve, this castle's in life 2"],
+        );
+        assert_eq!((vaulted(&life), identity(&life)), (secrets, cluster));
+        let changes = life.tally.changes();
+        assert!(changes.is_empty(), "{changes:#?}");
+        forget(&life);
+        hold(&life.run(&["adopt"]).await, Exit::Done, &["life 2"]);
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+    });
+}
+
+/// An image outlives lives: its mark does not tell in which one the castle is.
+#[test]
+fn an_image_of_an_earlier_life_does_not_tell_the_life() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        hold(&life.run(&["rebirth", "--yes", "--keep-image"]).await, Exit::Done, &[]);
+        let (secrets, guests) = (vaulted(&life), life.datacenter.look().guests);
+        let nodes = guests_called(&life, "blue-");
+        forget(&life);
+        for vmid in &nodes {
+            assert!(life.datacenter.change_guest(*vmid, &[("description", None), ("tags", None)]));
+        }
+        let told = life.run(&["adopt"]).await;
+        assert_eq!(vaulted(&life), secrets, "{}", told.printed.text);
+        assert!(!told.printed.text.contains("mint"), "{}", told.printed.text);
+        for vmid in &nodes {
+            let config = &guests[vmid].config;
+            let options = ["description", "tags"].map(|option| (option, config.get(option).map(String::as_str)));
+            assert!(life.datacenter.change_guest(*vmid, &options));
+        }
+        forget(&life);
+        hold(&life.run(&["adopt"]).await, Exit::Done, &["life 2"]);
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+
+        // All of it is gone but the image and the vault: whatever was in etcd is lost, and nothing begins in a life that has ended.
+        forget(&life);
+        nodes.iter().for_each(|vmid| assert!(life.datacenter.remove_guest(*vmid)));
+        hold(&life.run(&["up"]).await, Exit::Refused, &["etcd: is lost: the vault says that it began on blue-cp-1"]);
+        assert_eq!(vaulted(&life), secrets);
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &[]);
+        assert_eq!(vaulted(&life), BTreeMap::new());
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        hold(&life.run(&["status"]).await, Exit::Done, &["(life 3)"]);
+    });
+}
+
+/// The life of a castle of which only the vault knows goes on, or ends.
+#[test]
+fn a_vault_tells_which_castle_it_was() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        guests_called(&life, "").into_iter().filter(|vmid| *vmid >= 1000).for_each(|vmid| {
+            life.datacenter.remove_guest(vmid);
+        });
+        forget(&life);
+        hold(&life.run(&["up"]).await, Exit::Refused, &["etcd: is lost"]);
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &[]);
+        assert_eq!(vaulted(&life), BTreeMap::new());
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+    });
+}
+
+#[test]
+fn a_down_that_was_cut_off_is_told_as_that() {
+    in_worlds(&three(), &SEEDS, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let at = At::Change(Box::new(|change| change.starts_with("DELETE /nodes/pve/qemu/9998")));
+        let told = life.run_killed(&["down", "--yes"], Kill { at, moment: Moment::Before, loss: Loss::None }).await;
+        assert_eq!(told.exit, None);
+        let words = ["castle itself has removed its machines, and was cut off", "castle down ends this life"];
+        hold(&life.run(&["status"]).await, Exit::Done, &words);
+        hold(&life.run(&["up"]).await, Exit::Refused, &words);
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["Nothing of blue on embedded is left"]);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        hold(&life.run(&["status"]).await, Exit::Done, &["(life 2)"]);
+    });
+}
