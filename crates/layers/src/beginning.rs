@@ -161,12 +161,13 @@ pub fn forget(
         .filter(|node| node.role == Role::ControlPlane)
         .partition(|node| survey.guests.contains_key(&node.vmid.0));
     let names: Vec<String> = gone.iter().map(|node| node.name.value.clone()).collect();
+    let wakes = there.iter().any(|node| !survey.running.contains(&node.vmid.0));
     for lost in gone {
         let name = &lost.name.value;
         let vanished = Vanished::new(ground.clone(), lost.vmid.0, name);
         let proof = graph.gate(id("gone", name), Place::default(), (), vanished);
         let survivors = there.iter().map(|node| whom(node)).collect();
-        let step = ForgetMember::new(wire.clone(), whom(lost), names.clone(), survivors);
+        let step = ForgetMember::new(wire.clone(), whom(lost), names.clone(), survivors).waking(wakes);
         let place = Place { lane: None, predicted: Duration::from_secs(3) };
         let member = id("member", name);
         graph.step(member.clone(), place, (keys.clone(), proof), step);

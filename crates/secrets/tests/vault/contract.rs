@@ -196,7 +196,7 @@ fn what_is_saved_is_found_on_another_machine() {
         let note = &notes["tazlab prod:/castle/blue/proxmox/KUBECONFIG"];
         assert_eq!(note, "kept by castle, note 1: blue, lineage abc123, life 1", "for people to read");
         let owners = Shelf::owners(&room.client(), PATH).await.unwrap();
-        assert_eq!(owners, [("blue".to_owned(), "abc123".to_owned())].into());
+        assert_eq!(owners, [castle()].into());
         let stranger = Shelf { castle: CastleId { lineage: "other".into(), ..castle() }, ..shelf(&room, PATH) };
         assert!(stranger.load().await.unwrap().0.is_empty());
         assert!(shelf(&room, "/nowhere").load().await.unwrap().0.is_empty());

@@ -34,8 +34,14 @@ pub(super) struct ControlPlanes {
 /// What the members say of themselves.
 #[derive(Debug)]
 pub(super) enum Etcd {
-    /// A quorum of them tells who they are; and which of the control planes told it.
-    Quorate { members: Vec<EtcdMember>, told_by: usize },
+    /// A quorum of them tells who they are.
+    Quorate {
+        members: Vec<EtcdMember>,
+        /// Which of the control planes told it.
+        told_by: usize,
+        /// Those whose etcd does not run, and what was seen of each. The others know it as a member all the same.
+        missing: Vec<(Whom, String)>,
+    },
     /// Nobody does.
     Silent(Silence),
 }
@@ -77,9 +83,15 @@ impl ControlPlanes {
         let told = asked.iter().map(|seen| seen.members.as_ref()?.as_ref().ok().filter(|members| !members.is_empty()));
         let members = told.enumerate().find_map(|(place, members)| Some((place, members?)));
         Ok(match members {
-            Some((told_by, members)) => Etcd::Quorate { members: members.clone(), told_by },
+            Some((told_by, members)) => {
+                Etcd::Quorate { members: members.clone(), told_by, missing: self.missing(&asked) }
+            }
             None => Etcd::Silent(self.silence(wire, &asked)),
         })
+    }
+
+    fn missing(&self, asked: &[Seen]) -> Vec<(Whom, String)> {
+        self.all.iter().zip(asked).filter_map(|(whom, seen)| Some((whom.clone(), seen.missing()?))).collect()
     }
 
     fn silence(&self, wire: &Wire, asked: &[Seen]) -> Silence {
@@ -105,9 +117,8 @@ impl ControlPlanes {
         // One that says that there is no leader has looked for one in vain.
         let is_leaderless = |seen: &Seen| seen.refusal().is_some_and(|why| why.sentence.contains("no leader"));
         let is_starting = !asked.iter().any(is_leaderless) && asked.iter().any(is_young);
-        let missing = self.all.iter().zip(asked).filter_map(|(whom, seen)| Some((whom.clone(), seen.missing()?)));
         let survivor = self.all.iter().zip(asked).find(|(_, seen)| seen.is_running()).map(|(whom, _)| whom.clone());
-        Silence { missing: missing.collect(), since: unwell.max(), is_starting, survivor }
+        Silence { missing: self.missing(asked), since: unwell.max(), is_starting, survivor }
     }
 }
 
@@ -154,6 +165,11 @@ impl Seen {
 }
 
 impl Silence {
+    /// Whether somebody who was asked takes part in no quorum.
+    pub(super) fn misses_any(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
     /// What it comes to: who is missing, since when, and the ways back that lose nothing, in their order. `absent` are control planes
     /// whose machines are not there.
     pub(super) fn closed(&self, absent: &[&str]) -> Closed {

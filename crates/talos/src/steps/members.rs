@@ -34,13 +34,21 @@ impl Members {
     async fn ask(&self, keys: &Keys) -> Result<Verdict<Joined>, Fault> {
         let all = self.control_planes.all();
         let Some(first) = all.first() else { return Ok(Verdict::Open(Joined)) };
-        let members = match self.control_planes.ask(&self.wire, keys).await? {
-            Etcd::Quorate { members, .. } => members,
+        let (members, missing) = match self.control_planes.ask(&self.wire, keys).await? {
+            Etcd::Quorate { members, missing, .. } => (members, missing),
             Etcd::Silent(silence) => return Ok(Verdict::Closed(silence.closed(&[]))),
         };
         // Who votes is told by the address: a member that is left of an earlier machine has the same name.
         let votes = |whom: &Whom| members.iter().any(|member| !member.is_learner && is_at(member, whom.address));
-        let Some(late) = all.iter().find(|whom| !votes(whom)) else { return Ok(Verdict::Open(Joined)) };
+        let Some(late) = all.iter().find(|whom| !votes(whom)) else {
+            // A member that is away has its vote, and does not give it.
+            let Some((away, how)) = missing.into_iter().next() else { return Ok(Verdict::Open(Joined)) };
+            return Ok(Verdict::Closed(Closed {
+                subject: away.name,
+                evidence: format!("is a member of etcd, and away: {how}"),
+                next: format!("talosctl --nodes {} service etcd", away.address),
+            }));
+        };
         let learns = members.iter().any(|member| member.is_learner && is_at(member, late.address));
         let namesake = members.iter().find(|member| member.hostname == late.name && !is_at(member, late.address));
         let how = match namesake {
@@ -94,6 +102,8 @@ pub struct ForgetMember<P> {
     /// All that are gone, this one among them.
     gone: Vec<String>,
     survivors: ControlPlanes,
+    /// Whether machines of those that are left were off before this run: it starts them, and they have to find each other.
+    wakes: bool,
     proof: std::marker::PhantomData<fn() -> P>,
 }
 
@@ -117,7 +127,14 @@ impl<P> ForgetMember<P> {
     /// The step for this control plane of all that are gone, and those that are left.
     #[must_use]
     pub fn new(wire: Arc<Wire>, lost: Whom, gone: Vec<String>, survivors: Vec<Whom>) -> Self {
-        Self { wire, lost, gone, survivors: ControlPlanes::new(survivors), proof: std::marker::PhantomData }
+        let survivors = ControlPlanes::new(survivors);
+        Self { wire, lost, gone, survivors, wakes: false, proof: std::marker::PhantomData }
+    }
+
+    /// The same where machines of those that are left were off, and are started before.
+    #[must_use]
+    pub fn waking(self, wakes: bool) -> Self {
+        Self { wakes, ..self }
     }
 
     async fn look(&self, keys: &Keys) -> Result<Left, Fault> {
@@ -130,14 +147,15 @@ impl<P> ForgetMember<P> {
         let begun = clock.monotonic();
         loop {
             let silence = match self.survivors.ask(&self.wire, keys).await? {
-                Etcd::Quorate { members, told_by } => {
+                Etcd::Quorate { members, told_by, .. } => {
                     let id = members.iter().find(|member| self.is_it(member)).map(|member| member.id);
                     return Ok(id.map_or(Left::Nothing, |id| Left::Member { id, told_by }));
                 }
                 Etcd::Silent(silence) => silence,
             };
             let waited = clock.monotonic().saturating_sub(begun);
-            if !silence.is_starting || (waited >= self.wire.patience && !self.wire.is_looking()) {
+            let is_starting = silence.is_starting || (self.wakes && silence.misses_any());
+            if !is_starting || (waited >= self.wire.patience && !self.wire.is_looking()) {
                 return Err(self.without_quorum(&silence));
             }
             if self.wire.is_looking() {

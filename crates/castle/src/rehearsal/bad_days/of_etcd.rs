@@ -209,6 +209,45 @@ fn a_lost_quorum_is_named_and_nothing_is_made() {
     refused(happens, &words);
 }
 
+/// With the one that is only off there is a quorum, and it is started before anybody is forgotten.
+#[test]
+fn a_control_plane_is_lost_while_another_is_off() {
+    survives(async |life| {
+        lose(life, "blue-cp-1");
+        life.datacenter.switch(vmid(life, "blue-cp-2"), false);
+        life.clock().sleep(Duration::from_secs(120)).await;
+        let plan = ["platform/power/blue-cp-2", "platform/member/blue-cp-1"];
+        hold(&life.run(&["plan"]).await, Exit::Done, &plan);
+    });
+}
+
+/// Two are lost, and the one that is left has been restarted since: it does not know any more that it is alone.
+#[test]
+fn a_quorum_that_was_lost_before_a_restart_is_named() {
+    let happens = async |life: &Life| {
+        lose(life, "blue-cp-1");
+        lose(life, "blue-cp-2");
+        for is_on in [false, true] {
+            life.datacenter.switch(vmid(life, "blue-cp-3"), is_on);
+            life.clock().sleep(Duration::from_secs(30)).await;
+        }
+    };
+    refused(
+        happens,
+        &["has lost its quorum", "blue-cp-1 (there is no such machine), blue-cp-2 (there is no such machine)"],
+    );
+}
+
+/// Of those that the file names none is left, but others are.
+#[test]
+fn control_planes_that_the_file_names_no_more_have_an_etcd_all_the_same() {
+    let happens = async |life: &Life| {
+        edit(life, "count: 3", "count: 1");
+        lose(life, "blue-cp-1");
+    };
+    refused(happens, &["others are there: VM 1001 (blue-cp-2), VM 1002 (blue-cp-3)", "put them back into castle.yaml"]);
+}
+
 #[test]
 fn machines_that_are_not_to_be_seen_are_not_made_again() {
     let happens = async |life: &Life| {
