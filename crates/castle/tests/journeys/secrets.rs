@@ -199,7 +199,7 @@ fn a_wrong_identity_is_told_by_its_public_key() {
     assert_eq!(
         said,
         format!(
-            "error: theirs.yaml: no identity at hand opens it. It is encrypted for {OTHER}. Tried: HOME/.config/sops/age/keys.txt: {}\nexit 1\n",
+            "error: theirs.yaml: no identity at hand opens it. It is encrypted for {OTHER}. Tried: HOME/.config/sops/age/keys.txt: {}. Looked at in vain: not there: HOME/.ssh/id_ed25519, HOME/.ssh/id_rsa, HOME/.local/state/castle/embedded.agekey; not set: SOPS_AGE_SSH_PRIVATE_KEY_FILE, SOPS_AGE_KEY, SOPS_AGE_KEY_FILE, SOPS_AGE_SSH_PRIVATE_KEY_CMD, SOPS_AGE_KEY_CMD\nexit 1\n",
             identity().public
         )
     );
