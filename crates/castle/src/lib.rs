@@ -33,6 +33,7 @@ mod standing;
 mod terminal;
 mod trap;
 mod vault;
+mod writing;
 
 use std::process::ExitCode;
 
