@@ -66,8 +66,8 @@ def logins():
     nobody = login(user=user, token_name="nobody", token_value=secret)
     refused("an unknown token is 401", 401, "", nobody.nodes.get)
     shut_out("a wrong password is 401", user="root@pam", password="wrong")
-    shut_out("an unknown user is 401", user="nobody@pam", password="castle")
-    root = login(user="root@pam", password="castle")
+    shut_out("an unknown user is 401", user="nobody@pam", password=said["password"])
+    root = login(user="root@pam", password=said["password"])
     ticket, csrf = root.get_tokens()
     matches("a password gets a ticket", ticket, r"PVE:root@pam:[0-9A-F]{8}::.+")
     matches("a ticket comes with a CSRF token", csrf, r"[0-9A-F]{8}:.+")
@@ -182,7 +182,7 @@ def template():
     own = {f"local-lvm:vm-{TEMPLATE}-disk-0", f"local-lvm:vm-{TEMPLATE}-cloudinit"}
     equal("its volumes", set(volumes("local-lvm", vmid=TEMPLATE)), own)
 
-    root = host_of(login(user="root@pam", password="castle")).qemu(TEMPLATE)
+    root = host_of(login(user="root@pam", password=said["password"])).qemu(TEMPLATE)
     equal("a ticket with its CSRF token changes", root.config.put(description="by ticket\n"), None)
     equal("a description is trimmed", vm.config.get().get("description"), "by ticket")
     holds("the digest has changed", vm.config.get()["digest"] != config["digest"], config["digest"])

@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(doors.variables.text("HOME").as_deref(), Some("/home/someone"));
         assert_eq!(doors.variables.get("PATH"), None);
         assert_eq!(doors.trust(Trust::PublicRoots), Trust::Plain);
-        assert_eq!(embedded::find(&doors), Ok(None));
+        assert!(matches!(embedded::find(&doors), Ok(None)));
         assert!(doors.signals().is_ok(), "without a runtime");
         assert_eq!(Doors::system().trust(Trust::PublicRoots), Trust::PublicRoots);
     }

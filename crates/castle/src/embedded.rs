@@ -10,10 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use castle_datacenter::{
-    EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_ENVIRONMENT, EMBEDDED_GIT, EMBEDDED_PROJECT, EMBEDDED_TOKEN,
-    EMBEDDED_TOKEN_ID,
-};
+use castle_datacenter::{EMBEDDED_CLIENT_ID, EMBEDDED_ENVIRONMENT, EMBEDDED_GIT, EMBEDDED_PROJECT};
 use castle_http::{Endpoint, Trust};
 use castle_proxmox::client::{Access, Token};
 use castle_seams::{Clock, Disk, DiskErrorKind, LockGuard};
@@ -26,6 +23,9 @@ use crate::output::Printer;
 use crate::project;
 
 mod following;
+mod keys;
+
+pub(crate) use keys::{GIT_USER, Kept as KeptKeys, Keys};
 
 const MAX_BYTES: u64 = 64 << 10;
 /// How long a datacenter may take from its start to its first answer.
@@ -35,7 +35,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(20);
 const FOUND_PERIOD: Duration = Duration::from_millis(250);
 
 /// A datacenter that serves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Serving {
     /// Where.
     pub(crate) address: SocketAddr,
@@ -47,6 +47,9 @@ pub(crate) struct Serving {
     pub(crate) hosts: Vec<String>,
     /// How many of its seconds pass in one of ours.
     pub(crate) speed: u32,
+    /// Whether nothing in it takes any time.
+    #[serde(default)]
+    pub(crate) is_instant: bool,
     /// Where its vault is.
     pub(crate) vault: SocketAddr,
     /// The fingerprint of the vault's certificate.
@@ -55,6 +58,9 @@ pub(crate) struct Serving {
     pub(crate) git: SocketAddr,
     /// The fingerprint of their certificate.
     pub(crate) git_fingerprint: String,
+    /// What opens it: kept beside, each in a file of its own.
+    #[serde(skip)]
+    pub(crate) keys: Keys,
 }
 
 impl Serving {
@@ -68,7 +74,7 @@ impl Serving {
         Ok(Access {
             endpoint: Endpoint::parse(&self.url()).map_err(|error| error.to_string())?,
             trust: Trust::fingerprint(&self.fingerprint).map_err(|error| error.to_string())?,
-            token: Token::parse(&token()).map_err(|error| error.to_string())?,
+            token: Token::parse(&self.keys.token()).map_err(|error| error.to_string())?,
         })
     }
 
@@ -80,8 +86,9 @@ impl Serving {
 
     /// How castle reaches its vault.
     pub(crate) fn vault_access(&self) -> Result<infisical::Access, String> {
-        let client = [("clientId", EMBEDDED_CLIENT_ID), ("clientSecret", EMBEDDED_CLIENT_SECRET)];
-        let client = client.map(|(name, value)| (name.to_owned(), Secret::from(value.to_owned())));
+        let id = Secret::from(EMBEDDED_CLIENT_ID.to_owned());
+        let client = [("clientId", id), ("clientSecret", self.keys.client_secret.clone())];
+        let client = client.map(|(name, value)| (name.to_owned(), value));
         Ok(infisical::Access {
             region: Region::parse(&format!("https://{}", self.vault)).map_err(|error| error.to_string())?,
             trust: Trust::fingerprint(&self.vault_fingerprint).map_err(|error| error.to_string())?,
@@ -95,11 +102,6 @@ impl Serving {
 /// The address of a followed folder, as Flux in the embedded datacenter knows it.
 pub(crate) fn repository(name: &str) -> String {
     format!("https://{EMBEDDED_GIT}/{name}.git")
-}
-
-/// The token that opens it. It is no secret: there is nothing behind it but a simulation.
-pub(crate) fn token() -> String {
-    format!("{EMBEDDED_TOKEN_ID}={EMBEDDED_TOKEN}")
 }
 
 fn folder(doors: &Doors) -> Result<PathBuf, String> {
@@ -145,8 +147,14 @@ pub(crate) fn claim(doors: &Doors) -> Result<Option<Box<dyn LockGuard>>, String>
     }
 }
 
-/// Tells others where it serves.
+/// Where the keys of the datacenter are kept.
+pub(crate) fn kept_keys(doors: &Doors) -> Result<KeptKeys, String> {
+    Ok(KeptKeys::in_folder(&folder(doors)?))
+}
+
+/// Tells others of this user where it serves, and what opens it.
 pub(crate) fn announce(doors: &Doors, serving: &Serving) -> Result<(), String> {
+    serving.keys.keep(doors.disk.as_ref(), &folder(doors)?, serving.git)?;
     let bytes = serde_json::to_vec_pretty(serving).unwrap_or_default();
     doors.disk.replace(&announcement(doors)?, &bytes, 0o600).map_err(|error| error.to_string())
 }
@@ -160,7 +168,10 @@ pub(crate) fn find(doors: &Doors) -> Result<Option<Serving>, String> {
         return Ok(None);
     }
     match doors.disk.read(&announcement(doors)?, MAX_BYTES) {
-        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Ok(bytes) => match serde_json::from_slice::<Serving>(&bytes) {
+            Ok(serving) => Ok(Some(Serving { keys: Keys::read(doors.disk.as_ref(), &folder(doors)?)?, ..serving })),
+            Err(_) => Ok(None),
+        },
         Err(error) if error.kind == DiskErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.to_string()),
     }
@@ -173,19 +184,29 @@ pub(crate) async fn lost(doors: &Doors, serving: &Serving) -> Result<(), String>
         doors.clock.sleep(FOUND_PERIOD).await;
         match doors.disk.read(&file, MAX_BYTES) {
             Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(()),
-            Ok(bytes) if serde_json::from_slice(&bytes).ok().as_ref() != Some(serving) => return Ok(()),
+            Ok(bytes) if !is_of(&bytes, serving) => return Ok(()),
             // A disk that cannot be read now is no reason to let castles fall.
             Ok(_) | Err(_) => {}
         }
     }
 }
 
+/// Whether an announcement is that of this datacenter.
+fn is_of(announced: &[u8], serving: &Serving) -> bool {
+    let announced = serde_json::from_slice::<Serving>(announced);
+    announced.is_ok_and(|found| (found.process, found.address) == (serving.process, serving.address))
+}
+
 /// Forgets where the last one served, before the next begins.
 pub(crate) fn forget(doors: &Doors) -> Result<(), String> {
-    match doors.disk.remove_file(&announcement(doors)?) {
-        Err(error) if error.kind != DiskErrorKind::NotFound => Err(error.to_string()),
-        _ => Ok(()),
+    let KeptKeys { token, password, vault, git } = kept_keys(doors)?;
+    for file in [announcement(doors)?, token, password, vault, git] {
+        match doors.disk.remove_file(&file) {
+            Err(error) if error.kind != DiskErrorKind::NotFound => return Err(error.to_string()),
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 /// The datacenter with these hosts: the one that serves, or one that is started now, in the background, at this speed.

@@ -15,6 +15,7 @@ use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
 use crate::project;
 use crate::stand::Trouble;
+use crate::writing::{Place, Readers};
 
 /// No file that a client file is merged into is longer.
 const MAX_BYTES: u64 = 4 << 20;
@@ -28,7 +29,7 @@ pub(crate) struct Issue {
     /// Write it to this file, for its owner alone, instead of printing it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Merge it into this file: other contexts stay, this one becomes the current
+    /// Merge it into this file: what others wrote stays (but for comments), this context becomes the current one
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     merge: Option<PathBuf>,
     /// How long it is valid: `90m`, `12h`, `30d`. Default: a year
@@ -70,6 +71,9 @@ impl Issue {
         printer: &mut Printer,
     ) -> Result<Exit, Trouble> {
         let disk = kept.doors.disk.as_ref();
+        // Before anything is read: a pipe would be waited for.
+        let place =
+            self.out.as_ref().or(self.merge.as_ref()).map(|file| Place::judge(&kept.doors, file)).transpose()?;
         let (file, text, context) = match (&self.out, &self.merge) {
             (None, None) => return Ok(printer.data(text.expose())),
             (Some(file), _) => (file, text.clone(), None),
@@ -87,13 +91,14 @@ impl Issue {
             },
         };
         refuse_tracked(disk, file)?;
-        let write = |bytes: &[u8]| {
-            if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-                disk.create_dir_all(folder, 0o700)?;
+        if let Some(place) = place {
+            refuse_tracked(disk, place.target())?;
+            if let Some(folder) = place.target().parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                disk.create_dir_all(folder, 0o700).map_err(|error| Trouble::Failed(error.to_string()))?;
             }
-            disk.replace(file, bytes, 0o600)
-        };
-        write(text.expose().as_bytes()).map_err(|error| Trouble::Failed(error.to_string()))?;
+            let readers = if self.merge.is_some() { Readers::AsBefore } else { Readers::Owner };
+            place.write(disk, text.expose().as_bytes(), readers)?;
+        }
         printer.say(&match &context {
             Some(context) => format!("merged into {} as {context}", file.display()),
             None => format!("wrote {}", file.display()),

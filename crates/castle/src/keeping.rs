@@ -1,5 +1,6 @@
 //! What castle remembers of a castle: where it is kept, who may read it, and who is just writing.
 
+mod identities;
 mod leases;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,15 +24,12 @@ use zeroize::Zeroizing;
 use crate::doors::Doors;
 use crate::project;
 use crate::rehearsal;
-use crate::secret::{age_identities, members_there, secret};
+use crate::secret::{members_there, secret};
 use crate::vault::Chamber;
 
+use identities::Identities;
 pub(crate) use leases::Denied;
 
-const NO_IDENTITY: &str = "there is no age identity: make one with `age-keygen -o ~/.config/sops/age/keys.txt`, or name it by \
-                           SOPS_AGE_KEY_FILE";
-/// No file with keys is longer.
-const MAX_KEY_BYTES: u64 = 1 << 20;
 /// What this machine remembers of a castle's state is a few numbers.
 const MAX_MEMORY_BYTES: u64 = 1 << 20;
 
@@ -48,7 +46,7 @@ pub(crate) struct Kept {
     /// Where it is kept, for people.
     pub(crate) place: String,
     chamber: OnceLock<Option<Arc<Chamber>>>,
-    identities: OnceLock<Vec<Zeroizing<String>>>,
+    identities: OnceLock<Identities>,
 }
 
 impl Kept {
@@ -98,43 +96,20 @@ impl Kept {
     pub(crate) fn seal(&self) -> Result<Seal, String> {
         let recipients = self.castle.state.recipients.as_ref();
         let recipients = recipients.map(|all| all.iter().map(|one| one.to_string()).collect::<Vec<String>>());
-        let identities = self.identities(recipients.as_deref().unwrap_or_default())?;
-        let seal = match recipients {
-            Some(recipients) => Seal::new(&recipients, identities),
-            None => Seal::own(identities),
+        let identities = match self.identities.get() {
+            Some(known) => known,
+            None => {
+                let found = self.look_for_identities(recipients.as_deref().unwrap_or_default())?;
+                self.identities.get_or_init(|| found)
+            }
         };
-        seal.map_err(|error| format!("the state cannot be opened: {error}"))
+        identities.seal(recipients.as_deref())
     }
 
     /// The identities of whoever runs castle. Looked for once, for it may take a passphrase.
-    fn identities(&self, recipients: &[String]) -> Result<&[Zeroizing<String>], String> {
-        if let Some(known) = self.identities.get() {
-            return Ok(known);
-        }
-        let mut found = age_identities(&self.doors, recipients)?;
-        if found.is_empty() {
-            found = match &self.castle.platform.value {
-                Platform::Embedded(_) => vec![self.embedded_identity()?],
-                Platform::Proxmox(_) => return Err(NO_IDENTITY.to_owned()),
-            };
-        }
-        Ok(self.identities.get_or_init(|| found))
-    }
-
-    /// The identity for castles that stand in a simulation, for who has no other: made when it is first needed.
-    fn embedded_identity(&self) -> Result<Zeroizing<String>, String> {
-        let (disk, file) = (&self.doors.disk, self.folder.join("embedded.agekey"));
-        disk.create_dir_all(&self.folder, 0o700).map_err(|error| error.to_string())?;
-        let fresh = Seal::mint_identity(self.doors.entropy.as_ref()).map_err(|error| error.to_string())?;
-        match disk.create_new(&file, format!("{}\n", *fresh).as_bytes(), 0o600) {
-            Ok(()) => Ok(fresh),
-            Err(error) if error.kind == DiskErrorKind::AlreadyExists => {
-                let bytes = Zeroizing::new(disk.read(&file, MAX_KEY_BYTES).map_err(|error| error.to_string())?);
-                let text = std::str::from_utf8(&bytes).map_err(|_| format!("{} is damaged", file.display()))?;
-                Ok(Zeroizing::new(text.trim().to_owned()))
-            }
-            Err(error) => Err(error.to_string()),
-        }
+    fn look_for_identities(&self, recipients: &[String]) -> Result<Identities, String> {
+        let is_embedded = matches!(self.castle.platform.value, Platform::Embedded(_));
+        Identities::look(&self.doors, is_embedded.then_some(self.folder.as_path()), recipients)
     }
 
     /// The folder on this machine for what belongs to this castle alone.

@@ -35,6 +35,7 @@ mod standing;
 mod terminal;
 mod trap;
 mod vault;
+mod writing;
 
 use std::process::ExitCode;
 

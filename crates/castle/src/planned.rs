@@ -13,8 +13,10 @@ use castle_seams::{Disk, DiskErrorKind};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::doors::Doors;
 use crate::keeping::Kept;
 use crate::stand::{Identity, Trouble, UNBORN};
+use crate::writing::{Place, Readers};
 
 /// The newest format that this castle reads and writes.
 const FORMAT: u64 = 1;
@@ -89,10 +91,10 @@ impl Planned {
     }
 
     /// Writes it where it was asked for, for its owner alone.
-    pub(crate) fn write(&self, disk: &dyn Disk, file: &Path) -> Result<(), Trouble> {
+    pub(crate) fn write(&self, doors: &Doors, file: &Path) -> Result<(), Trouble> {
         let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
         bytes.push(b'\n');
-        disk.replace(file, &bytes, 0o600).map_err(|error| Trouble::Failed(error.to_string()))
+        Place::judge(doors, file)?.write(doors.disk.as_ref(), &bytes, Readers::Owner)
     }
 
     /// Reads one.
@@ -310,7 +312,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("blue.plan");
         let disk = castle_seams::SystemDisk;
-        plan().write(&disk, &file).unwrap();
+        plan().write(&Doors::system(), &file).unwrap();
         assert_eq!(Planned::read(&disk, &file).unwrap(), plan());
         let put = |text: &str| {
             disk.replace(&file, text.as_bytes(), 0o600).unwrap();

@@ -184,7 +184,12 @@ fn followed(kept: &Kept, folder: &Path) -> Result<Repository, Unread> {
     let name = name_of(kept);
     let way = if embedded::is_followed(&kept.doors, &name, folder).map_err(wrong)? {
         let (address, trust) = serving.repository_access(&name).map_err(wrong)?;
-        Way::Server { address, trust: kept.doors.trust(trust), login: None }
+        let login = serving
+            .keys
+            .git
+            .clone()
+            .map(|password| Login::Password { username: Secret::from(embedded::GIT_USER.to_owned()), password });
+        Way::Server { address, trust: kept.doors.trust(trust), login }
     } else {
         Way::Folder(folder.to_owned())
     };

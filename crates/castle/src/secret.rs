@@ -5,15 +5,17 @@ use std::path::Path;
 use std::process::Stdio;
 
 use castle_secrets::Secret;
-use castle_secrets::sops::{Command, KeyPath, Keyring, Opened, Sealed, Surroundings, VARIABLES};
+use castle_secrets::sops::{Command, Found, KeyPath, Keyring, Opened, Sealed, Surroundings, VARIABLES};
 use castle_spec::values::SecretReference;
 use zeroize::Zeroizing;
 
 use crate::doors::Doors;
-use crate::{terminal, trap};
+use crate::{project, terminal, trap};
 
 /// No secret is longer.
 const MAX_SECRET_BYTES: u64 = 1 << 20;
+/// The identity for castles in a simulation, made for who has no other, beside what castle remembers.
+pub(crate) const EMBEDDED_IDENTITY: &str = "embedded.agekey";
 /// The one variable that holds identities themselves: no child gets it.
 pub(crate) const IDENTITY_VARIABLE: &str = "SOPS_AGE_KEY";
 
@@ -94,10 +96,19 @@ pub(crate) fn with_keyring<T>(doors: &Doors, then: impl FnOnce(&mut Keyring<'_>)
     with_surroundings(doors, |around| then(&mut Keyring::gather(around)))
 }
 
-/// The age identities of whoever runs castle, from the same places; none if there are none.
-pub(crate) fn age_identities(doors: &Doors, recipients: &[String]) -> Result<Vec<Zeroizing<String>>, String> {
-    let found = with_surroundings(doors, |around| Keyring::age_identities(around, recipients))?;
-    Ok(found.iter().map(|identity| Zeroizing::new(identity.expose().to_owned())).collect())
+/// Goes on with the identities that were found before, if any were; gives them back for the next time.
+pub(crate) fn with_found<T>(
+    doors: &Doors,
+    found: Option<Found>,
+    then: impl FnOnce(&mut Keyring<'_>) -> T,
+) -> (T, Found) {
+    with_surroundings(doors, |around| {
+        let mut ring = match found {
+            Some(found) => Keyring::resume(around, found),
+            None => Keyring::gather(around),
+        };
+        (then(&mut ring), ring.into_found())
+    })
 }
 
 fn with_surroundings<T>(doors: &Doors, then: impl FnOnce(&Surroundings<'_>) -> T) -> T {
@@ -105,6 +116,10 @@ fn with_surroundings<T>(doors: &Doors, then: impl FnOnce(&Surroundings<'_>) -> T
     let variables: BTreeMap<String, Secret> = VARIABLES.iter().filter_map(variable).collect();
     let around = Surroundings {
         variables,
+        more: project::state_folder(&doors.variables)
+            .map(|folder| folder.join(EMBEDDED_IDENTITY))
+            .into_iter()
+            .collect(),
         disk: doors.disk.as_ref(),
         run: &run,
         passphrase: &|what| terminal::ask(&format!("Passphrase of {what}: ")),

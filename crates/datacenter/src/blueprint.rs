@@ -19,13 +19,14 @@ pub(crate) use roles::{BUILTIN, builtin};
 /// One gibibyte.
 pub const GIB: u64 = 1 << 30;
 
-/// The secret of the token `castle@pve!embedded`. It is no secret: it opens nothing but a simulation on loopback.
+/// The secret of the token `castle@pve!embedded`, unless [`Blueprint::with_keys`] gives another. It is no secret: it is for datacenters that
+/// nobody else can reach.
 pub const EMBEDDED_TOKEN: &str = "ca571e00-0000-4000-8000-000000000000";
 
 /// Who logs in at the vault of the datacenter that castle embeds.
 pub const EMBEDDED_CLIENT_ID: &str = "ca571e00-0000-4000-8000-000000000001";
 
-/// What [`EMBEDDED_CLIENT_ID`] logs in with. It is no secret: there is nothing behind it but a simulation.
+/// What [`EMBEDDED_CLIENT_ID`] logs in with, unless [`Blueprint::with_keys`] gives another. It is no secret either.
 pub const EMBEDDED_CLIENT_SECRET: &str = "embedded-embedded-embedded-embedded";
 
 /// The name of that vault.
@@ -42,8 +43,18 @@ pub const EMBEDDED_ENVIRONMENT: &str = "embedded";
 /// The token that [`EMBEDDED_TOKEN`] belongs to.
 pub const EMBEDDED_TOKEN_ID: &str = "castle@pve!embedded";
 
-/// The password of `root@pam` in the embedded datacenter, no secret either.
+/// The password of `root@pam` in the embedded datacenter, unless [`Blueprint::with_keys`] gives another; no secret either.
 pub const EMBEDDED_PASSWORD: &str = "castle";
+
+/// What opens a datacenter that others can reach, in place of what everybody knows. It has no `Debug`.
+pub struct Keys<'k> {
+    /// The secret of [`EMBEDDED_TOKEN_ID`].
+    pub token: &'k str,
+    /// The password of `root@pam`.
+    pub password: &'k str,
+    /// What [`EMBEDDED_CLIENT_ID`] logs in with.
+    pub client_secret: &'k str,
+}
 
 /// What a datacenter is made of.
 #[derive(Clone, Debug, PartialEq)]
@@ -325,6 +336,25 @@ impl Blueprint {
             }
         }
         Self { version, ..self }
+    }
+
+    /// The embedded datacenter with keys of its own.
+    #[must_use]
+    pub fn with_keys(mut self, keys: &Keys<'_>) -> Self {
+        for user in &mut self.users {
+            if let Some(password) = &mut user.password {
+                keys.password.clone_into(password);
+            }
+            for token in &mut user.tokens {
+                keys.token.clone_into(&mut token.secret);
+            }
+        }
+        for vault in self.infisical.iter_mut().filter(|vault| vault.host == EMBEDDED_VAULT) {
+            for identity in vault.identities.iter_mut().filter(|identity| identity.client_id == EMBEDDED_CLIENT_ID) {
+                keys.client_secret.clone_into(&mut identity.client_secret);
+            }
+        }
+        self
     }
 
     /// The same with these latencies.

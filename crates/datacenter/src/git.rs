@@ -40,6 +40,8 @@ struct Host {
     authority: String,
     /// By path, without an ending.
     repositories: BTreeMap<String, Repository>,
+    /// What everybody must show who comes from outside of the datacenter.
+    outer_token: Option<String>,
     /// Where repositories come from that nobody pushes to.
     source: Option<RepositorySource>,
 }
@@ -142,6 +144,12 @@ impl Hosts {
 
     pub(crate) fn listens(&mut self, address: String, host: &str) {
         self.doors.insert(address, host.to_ascii_lowercase());
+    }
+
+    /// Whether somebody from outside of the datacenter may ask a host for anything.
+    fn lets_in(&self, host: &str, token: Option<&str>) -> bool {
+        let wanted = self.by_name.get(host).and_then(|host| host.outer_token.as_deref());
+        wanted.is_none() || wanted == token
     }
 
     fn repository(&self, host: &str, path: &str) -> Option<&Repository> {
@@ -289,6 +297,11 @@ impl Datacenter {
     /// branch, and every change is a commit.
     pub fn follow_repositories(&self, host: &str, source: RepositorySource) {
         self.world().git.by_name.entry(host.to_ascii_lowercase()).or_default().source = Some(source);
+    }
+
+    /// Asks whoever comes to a host from outside of the datacenter for this token. Clusters in it are inside.
+    pub fn close_git_host(&self, host: &str, token: &str) {
+        self.world().git.by_name.entry(host.to_ascii_lowercase()).or_default().outer_token = Some(token.to_owned());
     }
 
     /// Deletes a branch; without any the repository is empty.

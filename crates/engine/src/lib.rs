@@ -40,7 +40,7 @@ pub use journal::{Damage, Entry, Journal, JournalError, OpenIntent, Recovery};
 pub use lease::{Applicant, HEARTBEAT, Holder, LIFE, Lease, LeaseError, Taking, look};
 pub use retry::{Retry, pace};
 pub use run::{Chosen, Report, Tools, Wanted, run};
-pub use state::{Memory, Opened, Record, Seal, SealError, State, StateError};
+pub use state::{Locksmith, Memory, Opened, Record, Seal, SealError, State, StateError};
 pub use step::{Closed, Gate, Operation, Step, Verdict};
 pub use store::{DirectoryStore, Expect, Found, Store, StoreError, StoreErrorKind, Stored, Tag};
 pub use timeline::{Predictions, Span, Timeline};

@@ -19,7 +19,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::id::{CastleId, Layer, hex};
 use crate::store::{Expect, Store, StoreError, StoreErrorKind};
 
-pub use seal::{Opened, Seal, SealError};
+pub use seal::{Locksmith, Opened, Seal, SealError};
 
 /// The newest format this castle reads and writes.
 const FORMAT: u64 = 1;

@@ -205,10 +205,10 @@ impl Disk for ModelDisk {
     fn metadata(&self, path: &Path) -> Result<Metadata, DiskError> {
         let (files, place) = (self.files(), plain(path));
         if let Some(stored) = files.files.get(&place) {
-            return Ok(Metadata { kind: FileKind::File, len: stored.len() as u64, mode: stored.mode });
+            return Ok(Metadata { kind: FileKind::File, len: stored.len() as u64, mode: stored.mode, is_ours: true });
         }
         if files.files.keys().any(|file| file.starts_with(&place)) {
-            return Ok(Metadata { kind: FileKind::Directory, len: 0, mode: 0o700 });
+            return Ok(Metadata { kind: FileKind::Directory, len: 0, mode: 0o700, is_ours: true });
         }
         Err(DiskError::new(DiskOperation::Metadata, path, not_found()))
     }
@@ -221,6 +221,10 @@ impl Disk for ModelDisk {
     }
 
     fn real_path(&self, path: &Path) -> Result<PathBuf, DiskError> {
+        Ok(plain(path))
+    }
+
+    fn target(&self, path: &Path) -> Result<PathBuf, DiskError> {
         Ok(plain(path))
     }
 
@@ -245,6 +249,10 @@ impl Disk for ModelDisk {
             files.files.insert(plain(path), Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
             Ok(())
         })
+    }
+
+    fn replace_keeping(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError> {
+        self.replace(path, bytes, mode)
     }
 
     fn append(&self, path: &Path, mode: u32) -> Result<Box<dyn AppendFile>, DiskError> {

@@ -16,7 +16,7 @@ pub use system::SystemDisk;
 
 /// The door to files. Synchronous: what castle reads and writes is small, and its order is the point.
 ///
-/// A `mode` is Unix permission bits for what is created; what exists keeps its own. The created file or folder never
+/// A `mode` is Unix permission bits for what is created; folders, and files that are added to, keep their own. The created file or folder never
 /// has more than asked, not even for a moment, and its owner has all that was asked. What group and others were to get
 /// additionally obeys the process's umask: `0o600` and `0o700` come out exactly so under any umask.
 ///
@@ -51,6 +51,14 @@ pub trait Disk: Send + Sync {
     /// [`DiskErrorKind::LinkLoop`] for links that lead in a circle.
     fn real_path(&self, path: &Path) -> Result<PathBuf, DiskError>;
 
+    /// Where a file would lie that is written at `path`: links are followed, also one whose target is not there yet. The result is
+    /// absolute or relative as the path and the links are.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskErrorKind::LinkLoop`] for links that lead in a circle.
+    fn target(&self, path: &Path) -> Result<PathBuf, DiskError>;
+
     /// Makes a folder and those above it that are missing, all with `mode`.
     ///
     /// # Errors
@@ -75,6 +83,13 @@ pub trait Disk: Send + Sync {
     /// After an error the old content stands, with one exception: if only the last step failed (making the change
     /// survive a power cut), the new content is already in place.
     fn replace(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError>;
+
+    /// The same with a file that is there: the new one has exactly this mode, whatever the umask, as if the old one had kept it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Disk::replace`].
+    fn replace_keeping(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError>;
 
     /// Opens a file to add to its end, making it (empty) if it is missing.
     ///
@@ -138,6 +153,8 @@ pub struct Metadata {
     pub len: u64,
     /// Its permission bits (`0o7777` at most).
     pub mode: u32,
+    /// Whether it belongs to whoever runs this process.
+    pub is_ours: bool,
 }
 
 /// What can be at a path, links followed.

@@ -15,6 +15,7 @@ fn main() {
     let identity = castle_engine::Seal::mint_identity(&SystemEntropy).unwrap();
     let around = Surroundings {
         variables: BTreeMap::from([("SOPS_AGE_KEY".to_owned(), Secret::from(identity))]),
+        more: Vec::new(),
         disk: &SystemDisk,
         run: &|_| Err(String::new()),
         passphrase: &|_| None,

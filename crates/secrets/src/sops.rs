@@ -32,7 +32,7 @@ use std::path::Path;
 
 pub use config::{Config, Layout, Policy};
 pub use error::{Problem, SopsError};
-pub use identity::{Command, Keyring, Surroundings, VARIABLES, command_words};
+pub use identity::{Command, Found, Keyring, Surroundings, VARIABLES, command_words};
 pub use opened::{KeyChange, Opened};
 pub use path::{BadPath, KeyPath, Part};
 pub use rule::Rule;

@@ -24,6 +24,7 @@ static IDENTITY: LazyLock<Secret> = LazyLock::new(|| Secret::from(Seal::mint_ide
 fn with_keyring<T>(then: impl FnOnce(&mut Keyring<'_>) -> T) -> T {
     let around = Surroundings {
         variables: BTreeMap::from([("SOPS_AGE_KEY".to_owned(), IDENTITY.clone())]),
+        more: Vec::new(),
         disk: &SystemDisk,
         run: &|_| Err(String::new()),
         passphrase: &|_| None,
@@ -182,6 +183,7 @@ proptest! {
         let variables = ["SOPS_AGE_KEY", "SOPS_AGE_KEY_CMD", "SOPS_AGE_SSH_PRIVATE_KEY_CMD"];
         let around = Surroundings {
             variables: variables.map(|name| (name.to_owned(), Secret::from(text.clone()))).into(),
+            more: Vec::new(),
             disk: &SystemDisk,
             run: &|_| Ok(Secret::from(text.clone())),
             passphrase: &|_| None,

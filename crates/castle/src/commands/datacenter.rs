@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
-use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_GIT, EMBEDDED_VAULT, Latencies, ScaledClock};
+use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_GIT, EMBEDDED_VAULT, Keys, Latencies, ScaledClock};
 use castle_seams::Clock;
+use castle_secrets::Secret;
 use clap::{Args, Subcommand};
 use futures_util::future::{Either, select};
 use serde_json::json;
@@ -22,7 +23,8 @@ const USUAL_PORT: u16 = 8006;
 /// Serve the embedded datacenter on loopback: a hypervisor to try castle on, and any other client of Proxmox
 ///
 /// A simulation: nothing of it leaves this machine, and nothing in it is real. Castles whose platform is `embedded` find it by
-/// themselves, and start it if none runs.
+/// themselves, and start it if none runs. It is for its owner alone: what opens it is drawn anew each time, and kept in files that nobody else
+/// can read.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DatacenterArgs {
@@ -69,7 +71,12 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
     }
     let signals = doors.signals().map_err(|error| error.to_string())?;
     let clock: Arc<dyn Clock> = Arc::new(ScaledClock::new(doors.clock.clone(), f64::from(args.speed)));
-    let mut blueprint = Blueprint::embedded(&args.hosts);
+    let keys = embedded::Keys::draw(doors.entropy.as_ref())?;
+    let mut blueprint = Blueprint::embedded(&args.hosts).with_keys(&Keys {
+        token: keys.token.expose(),
+        password: keys.password.expose(),
+        client_secret: keys.client_secret.expose(),
+    });
     if args.instant {
         blueprint = blueprint.with_latencies(Latencies::none());
     }
@@ -87,6 +94,7 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
     let vault = datacenter.serve_vault(EMBEDDED_VAULT, usual(0)).await.map_err(|error| error.to_string())?;
     let files = doors.clone();
     datacenter.follow_repositories(EMBEDDED_GIT, Arc::new(move |name| embedded::followed(&files, name)));
+    datacenter.close_git_host(EMBEDDED_GIT, keys.git.as_ref().map(Secret::expose).unwrap_or_default());
     let git = datacenter.serve_git(EMBEDDED_GIT, usual(0)).await.map_err(|error| error.to_string())?;
     let serving = Serving {
         address: served.address,
@@ -94,13 +102,15 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
         process: std::process::id(),
         hosts: args.hosts.clone(),
         speed: args.speed,
+        is_instant: args.instant,
         vault: vault.address,
         vault_fingerprint: vault.fingerprint.clone(),
         git: git.address,
         git_fingerprint: git.fingerprint.clone(),
+        keys,
     };
     embedded::announce(doors, &serving)?;
-    tell(&serving, printer);
+    tell(&serving, &embedded::kept_keys(doors)?, printer);
     printer.say("Ctrl-C ends it.");
     if let Either::Right((lost, _)) = select(signals.next(), pin!(embedded::lost(doors, &serving))).await {
         lost?;
@@ -112,36 +122,46 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
     Ok(Exit::Done)
 }
 
-fn tell(serving: &Serving, printer: &mut Printer) {
+fn tell(serving: &Serving, kept: &embedded::KeptKeys, printer: &mut Printer) {
+    let pace = if serving.is_instant {
+        "and nothing in it takes any time".to_owned()
+    } else {
+        format!("{} times as fast as real time", serving.speed)
+    };
     printer.say(&format!(
-        "The embedded datacenter serves Proxmox VE 9.2 at {}, {} times as fast as real time.\n\
+        "The embedded datacenter serves Proxmox VE 9.2 at {}, {pace}.\n\
          fingerprint  {}\n\
-         token        {}\n\
+         token        in {}; for root@pam, the password is in {}\n\
          vault        https://{}\n\
          fingerprint  {}\n\
-         git          https://{}\n\
+         login        in {}\n\
+         git          https://{}/CASTLE-embedded.git\n\
          fingerprint  {}\n\
-         It is a simulation: the token opens nothing else.",
+         login        git -c credential.helper='store --file {}'\n\
+         It is a simulation, for you alone: nobody else can read these files, and they open nothing else.",
         serving.url(),
-        serving.speed,
         serving.fingerprint,
-        embedded::token(),
+        kept.token.display(),
+        kept.password.display(),
         serving.vault,
         serving.vault_fingerprint,
+        kept.vault.display(),
         serving.git,
         serving.git_fingerprint,
+        kept.git.display(),
     ));
     printer.result(&json!({
         "verb": "datacenter", "result": "serving", "address": serving.url(), "fingerprint": serving.fingerprint,
-        "token": embedded::token(), "hosts": serving.hosts, "speed": serving.speed,
-        "vault": {"address": format!("https://{}", serving.vault), "fingerprint": serving.vault_fingerprint},
-        "git": {"address": format!("https://{}", serving.git), "fingerprint": serving.git_fingerprint},
+        "token_file": kept.token, "password_file": kept.password, "hosts": serving.hosts, "speed": serving.speed,
+        "instant": serving.is_instant,
+        "vault": {"address": format!("https://{}", serving.vault), "fingerprint": serving.vault_fingerprint, "login_file": kept.vault},
+        "git": {"address": format!("https://{}", serving.git), "fingerprint": serving.git_fingerprint, "login_file": kept.git},
     }));
 }
 
 fn status(doors: &Doors, printer: &mut Printer) -> Result<Exit, String> {
     match embedded::find(doors)? {
-        Some(serving) => tell(&serving, printer),
+        Some(serving) => tell(&serving, &embedded::kept_keys(doors)?, printer),
         None => {
             printer.say("The embedded datacenter does not run. castle datacenter starts it.");
             printer.result(&json!({"verb": "datacenter", "result": "stopped"}));

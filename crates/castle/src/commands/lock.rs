@@ -13,6 +13,7 @@ use crate::components::Manifests;
 use crate::doors::Doors;
 use crate::output::{Exit, Printer, table};
 use crate::stand::Trouble;
+use crate::writing::{Place, Readers};
 
 /// Pin the manifests of the cluster's components: version, source and digest, in castle.lock
 ///
@@ -52,8 +53,8 @@ pub(crate) async fn lock(args: &LockArgs, doors: &Doors, printer: &mut Printer) 
     }
     let is_new = manifests.lock.as_ref() != Some(&fresh);
     if is_new {
-        let written = manifests.disk.replace(&manifests.file, fresh.write().as_bytes(), 0o644);
-        written.map_err(|error| Trouble::Failed(error.to_string()))?;
+        let place = Place::find(manifests.disk.as_ref(), &manifests.file)?;
+        place.write(manifests.disk.as_ref(), fresh.write().as_bytes(), Readers::AsBeforeOrAll)?;
     }
     let file = manifests.file.display();
     printer.say(&format!("{}\n\n{file} {}", rows(&fresh), if is_new { "is written" } else { "is up to date" }));

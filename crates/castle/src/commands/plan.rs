@@ -117,7 +117,7 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
     match &args.out {
         Some(file) if failed == 0 && restarts.is_none() && !preflight.is_in_the_way() => {
             let planned = Planned::of(&stand.kept, &identity, &report, &placed, args.deep)?;
-            planned.write(stand.kept.doors.disk.as_ref(), file)?;
+            planned.write(&stand.kept.doors, file)?;
             printer.say(&format!("Kept in {0}: castle up {1} --plan {0}", file.display(), args.path.display()));
         }
         Some(file) => printer.complain_to_people(&format!("{} was not written: this is no plan", file.display())),

@@ -14,6 +14,7 @@ use crate::doors::Doors;
 use crate::keeping::Kept;
 use crate::output::{Exit, Printer, table};
 use crate::stand::Trouble;
+use crate::writing::{Place, Readers};
 
 /// No timeline is longer: it has a few hundred bytes a step.
 const MAX_BYTES: u64 = 64 << 20;
@@ -56,7 +57,7 @@ pub(crate) async fn timeline(args: &TimelineArgs, doors: &Doors, printer: &mut P
     let shown: Vec<&Span> = spans.iter().copied().filter(is_shown).collect();
     if let Some(file) = &args.html {
         let page = page(&kept.name(), &shown, &critical, whole);
-        kept.doors.disk.replace(file, page.as_bytes(), 0o644).map_err(|error| Trouble::Failed(error.to_string()))?;
+        Place::judge(doors, file)?.write(doors.disk.as_ref(), page.as_bytes(), Readers::AsBeforeOrAll)?;
         printer.say(&format!("wrote {}", file.display()));
     } else {
         let mut rows = vec![["", "step", "began", "waited", "worked", ""].map(str::to_owned)];

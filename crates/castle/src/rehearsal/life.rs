@@ -18,7 +18,7 @@ use super::tally::{IsMeant, Tally};
 use crate::cli::Cli;
 use crate::commands::perform;
 use crate::doors::{Around, Doors, Room, Variables};
-use crate::embedded::{self, Serving};
+use crate::embedded::{self, Keys, Serving};
 use crate::output::{Exit, Printed, Printer};
 
 /// How long what a killed process has sent may be on its way.
@@ -171,10 +171,12 @@ impl Life {
             process: 0,
             hosts: self.script.blueprint.hosts.iter().map(|host| host.name.clone()).collect(),
             speed: 1,
+            is_instant: false,
             vault: address(2, 443),
             vault_fingerprint: NOBODY.to_owned(),
             git: address(3, 443),
             git_fingerprint: NOBODY.to_owned(),
+            keys: Keys::default(),
         };
         let dial = Ways { inner: self.datacenter.dial(), ways: self.script.ways() };
         let room = Room { dial: Arc::new(dial), signals: self.hand.clone(), serving: Some(serving) };

@@ -92,11 +92,15 @@ fn what_is_missing_or_wrong_is_named() {
     };
     let keys = world.read(KEYS);
     world.write(KEYS, identity().as_str());
-    failed("none of the 1 age identities opens it");
+    failed("none of the 1 age identities opens it (looked at ");
+    for place in ["keys.txt: age1", ".ssh/id_ed25519", "embedded.agekey", "SOPS_AGE_KEY_FILE", "SOPS_AGE_KEY_CMD"] {
+        failed(place);
+    }
     world.write(KEYS, "nonsense");
     failed("keys.txt: line 1 holds no age identity");
     std::fs::remove_file(world.path(KEYS)).unwrap();
     failed("there is no age identity: make one with `age-keygen");
+    failed("not set: SOPS_AGE_SSH_PRIVATE_KEY_FILE, SOPS_AGE_KEY, ");
     // From everywhere else where sops looks.
     world.write("elsewhere", &keys);
     for (name, value) in [
@@ -117,6 +121,82 @@ fn what_is_missing_or_wrong_is_named() {
     failed("platform is at serial 2, but 3 has been seen");
     let invalid = World::with_castle("castle: Blue\n").castle(&["state", "show"]);
     assert_eq!((invalid.code, invalid.stderr.contains("castle check .")), (Some(4), true), "{}", invalid.transcript());
+}
+
+/// A castle in the embedded datacenter whose records are sealed for the identity that castle made by itself.
+fn raised_in_the_simulation() -> World {
+    let (world, identity) = (World::with_castle(crate::room::BLUE), identity());
+    world.write(EMBEDDED, format!("{}\n", identity.as_str()));
+    wait(async {
+        let castle = lineage::find_or_found(store(&world).as_ref(), "blue/embedded", &SystemEntropy).await.unwrap();
+        let doors: (Arc<dyn Clock>, _) = (Arc::new(SystemClock::new()), Arc::new(SystemEntropy) as _);
+        let seal = Seal::own(&[identity]).unwrap();
+        let mut state = State::new(store(&world), seal, castle, doors, "me@here", Memory::default());
+        state.write(&Layer::new("platform"), json!({"vms": 1}), 7).await.unwrap();
+    });
+    world
+}
+
+const EMBEDDED: &str = ".local/state/castle/embedded.agekey";
+
+/// Goal: a key of one's own takes no castle away. Method: records of a simulated castle, then keys.txt; then the embedded identity goes.
+#[test]
+fn whoever_gets_an_age_identity_keeps_the_embedded_one() {
+    let world = raised_in_the_simulation();
+    assert_eq!(world.castle(&["state", "show"]).code, Some(0));
+    world.write(KEYS, format!("{}\n", identity().as_str()));
+    let shown = world.castle(&["state", "show"]);
+    assert_eq!(shown.code, Some(0), "{}", shown.transcript());
+    assert_eq!(world.castle(&["state", "restore", "platform", "1", "--yes"]).code, Some(0));
+    let embedded = world.read(EMBEDDED);
+    std::fs::remove_file(world.path(EMBEDDED)).unwrap();
+    let shown = world.castle(&["state", "show"]);
+    assert_eq!(shown.code, Some(0), "what is written now is for both: {}", shown.transcript());
+    assert!(!world.path(EMBEDDED).exists(), "and none is made for who has another");
+    world.write(EMBEDDED, &embedded);
+    world.write(KEYS, "nonsense\n");
+    let shown = world.castle(&["state", "show"]);
+    assert_eq!(shown.code, Some(0), "what is in the way of one does not hinder the other: {}", shown.transcript());
+    std::fs::remove_file(world.path(KEYS)).unwrap();
+    world.write(EMBEDDED, "AGE-SECRET");
+    let shown = world.castle(&["state", "show"]);
+    assert!(shown.stderr.contains("embedded.agekey is damaged: put it back"), "{}", shown.transcript());
+}
+
+/// A key of SSH seals the state of who has no other, and opens it for who has another later.
+#[test]
+fn a_key_of_ssh_will_do() {
+    let Ok(made) = std::process::Command::new("ssh-keygen").arg("-?").output() else {
+        return eprintln!("skipped: there is no ssh-keygen here");
+    };
+    drop(made);
+    let world = World::with_castle(GOOD);
+    world.write(".ssh/placeholder", "");
+    let ran = world.run(std::process::Command::new("ssh-keygen").args([
+        "-q",
+        "-t",
+        "ed25519",
+        "-N",
+        "",
+        "-f",
+        ".ssh/id_ed25519",
+    ]));
+    assert_eq!(ran.code, Some(0), "{}", ran.transcript());
+    let public = world.read(".ssh/id_ed25519.pub");
+    wait(async {
+        let castle = lineage::find_or_found(store(&world).as_ref(), KEY, &SystemEntropy).await.unwrap();
+        let doors: (Arc<dyn Clock>, _) = (Arc::new(SystemClock::new()), Arc::new(SystemEntropy) as _);
+        // Whoever wrote it had another key, too: what is written is read again at once.
+        let other = age::x25519::Identity::generate();
+        let words = Zeroizing::new(age::secrecy::ExposeSecret::expose_secret(&other.to_string()).to_owned());
+        let seal = Seal::new(&[public.trim().to_owned(), other.to_public().to_string()], &[words]).unwrap();
+        let mut state = State::new(store(&world), seal, castle, doors, "me@here", Memory::default());
+        state.write(&Layer::new("platform"), json!({"vms": 1}), 7).await.unwrap();
+    });
+    assert_eq!(world.castle(&["state", "restore", "platform", "1", "--yes"]).code, Some(0));
+    world.write(KEYS, format!("{}\n", identity().as_str()));
+    let shown = world.castle(&["state", "show"]);
+    assert_eq!(shown.code, Some(0), "{}", shown.transcript());
 }
 
 /// A clock that is late by some minutes: a lease taken under it looks old.

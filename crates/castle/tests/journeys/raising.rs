@@ -215,6 +215,21 @@ fn client_files_are_issued_from_the_sealed_bundle() {
     assert!(merged.stdout.contains("merged into merged as admin@blue"), "{}", merged.transcript());
     let text = room.world.read("merged");
     assert!(text.contains("name: mine") && text.contains("current-context: admin@blue"), "{text}");
+    // A file that lies elsewhere and that others read stays so.
+    let (shared, fleet) = (room.world.path("merged"), room.world.path("fleet"));
+    std::fs::set_permissions(&shared, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("merged", &fleet).unwrap();
+    assert_eq!(room.castle(&["kubeconfig", "--merge", "fleet"]).code, Some(0));
+    assert!(std::fs::symlink_metadata(&fleet).unwrap().is_symlink() && mode(&shared) == 0o640);
+    for args in [
+        ["kubeconfig", "--merge", "castle.yaml"],
+        ["kubeconfig", "--out", "/dev/null"],
+        ["plan", "--out", "castle.yaml"],
+        ["timeline", "--html", "castle.yaml"],
+    ] {
+        let ran = room.castle(&args);
+        assert!(ran.code == Some(3) && ran.stderr.contains("nothing was written"), "{args:?}: {}", ran.transcript());
+    }
     room.world.write("broken", "clusters: 1");
     let broken = room.castle(&["kubeconfig", "--merge", "broken"]);
     assert_eq!((broken.code, room.world.read("broken").as_str()), (Some(1), "clusters: 1"), "{}", broken.transcript());
@@ -380,7 +395,7 @@ fn a_real_proxmox_is_reached_the_same_way() {
         assert_eq!(ran.code, Some(1), "{}", ran.transcript());
         ran.stderr.replace(&room.address[8..], "ADDRESS").replace(&room.fingerprint, "FINGERPRINT")
     };
-    let token = "castle@pve!embedded=ca571e00-0000-4000-8000-000000000000";
+    let token = &room.token();
     let wrong_fingerprint = format!("fingerprint: \"{}\"", ["AA"; 32].join(":"));
     let transcripts = [
         ("no trust", refused(real("# none"), token)),

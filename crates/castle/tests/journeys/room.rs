@@ -66,6 +66,11 @@ impl Room {
         }
     }
 
+    /// The token that opens its datacenter, which is a process of its own.
+    pub(crate) fn token(&self) -> String {
+        self.world.read(".local/state/castle/datacenter/token").trim().to_owned()
+    }
+
     pub(crate) fn castle(&self, args: &[&str]) -> Ran {
         self.castle_with(args, &[])
     }

@@ -199,7 +199,7 @@ fn a_wrong_identity_is_told_by_its_public_key() {
     assert_eq!(
         said,
         format!(
-            "error: theirs.yaml: no identity at hand opens it. It is encrypted for {OTHER}. Tried: HOME/.config/sops/age/keys.txt: {}\nexit 1\n",
+            "error: theirs.yaml: no identity at hand opens it. It is encrypted for {OTHER}. Tried: HOME/.config/sops/age/keys.txt: {}. Looked at in vain: not there: HOME/.ssh/id_ed25519, HOME/.ssh/id_rsa, HOME/.local/state/castle/embedded.agekey; not set: SOPS_AGE_SSH_PRIVATE_KEY_FILE, SOPS_AGE_KEY, SOPS_AGE_KEY_FILE, SOPS_AGE_SSH_PRIVATE_KEY_CMD, SOPS_AGE_KEY_CMD\nexit 1\n",
             identity().public
         )
     );
@@ -224,6 +224,58 @@ fn what_is_decrypted_is_private_and_out_of_gits_way() {
     }
     assert!(!world.path("tracked.yaml").exists());
     assert_eq!(world.castle(&["secrets", "decrypt", "s.yaml", "--out", "ignored.yaml"]).code, Some(0));
+}
+
+/// Goal: nothing is replaced that is no file of one's own. Method: each thing that could be at the named place, and what is there afterwards.
+#[test]
+fn what_is_written_goes_through_links_and_never_over_what_is_no_file() {
+    let world = world();
+    let decrypt = |out: &str| world.castle(&["secrets", "decrypt", "s.yaml", "--out", out]);
+    std::fs::create_dir(world.path("real")).unwrap();
+    for (link, target) in [("link", "real/clear.yaml"), ("again", "link")] {
+        std::os::unix::fs::symlink(target, world.path(link)).unwrap();
+    }
+    for _ in 0..2 {
+        assert_eq!(decrypt("again").code, Some(0), "also to a target that is not there yet");
+        assert!(std::fs::symlink_metadata(world.path("link")).unwrap().is_symlink());
+        assert!(world.read("real/clear.yaml").contains(CANARY));
+    }
+    let made = Command::new("mkfifo").arg(world.path("pipe")).status().unwrap();
+    assert!(made.success());
+    std::os::unix::fs::symlink("/dev/null", world.path("null")).unwrap();
+    std::os::unix::fs::symlink("castle.yaml", world.path("elsewhere")).unwrap();
+    world.write("castle.yaml", GOOD);
+    world.write("other-name.yaml", GOOD);
+    world.write("castle.lock", "{}");
+    world.write("record", "castle-state 1 00\n");
+    world.write(".local/state/castle/blue/proxmox/lease", "{}");
+    for (out, why) in [
+        ("pipe", "no regular file"),
+        ("null", "no regular file"),
+        ("/dev/null", "no regular file"),
+        ("real", "is a folder"),
+        ("castle.yaml", "is a castle.yaml"),
+        ("elsewhere", "is a castle.yaml"),
+        ("other-name.yaml", "describes a castle"),
+        ("castle.lock", "is a castle.lock"),
+        ("record", "what castle remembers"),
+        (".local/state/castle/blue/proxmox/lease", "what castle remembers"),
+    ] {
+        let ran = decrypt(out);
+        let refused = ran.code == Some(3) && ran.stderr.contains(why) && ran.stderr.contains("nothing was written");
+        assert!(refused, "{out}: {}", ran.transcript());
+    }
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&std::fs::metadata(world.path("pipe")).unwrap().file_type()));
+    assert_eq!(world.read("castle.yaml"), GOOD);
+    let ran = world.castle(&["secrets", "encrypt", "--in-place", "castle.yaml", "--age", &identity().public]);
+    assert_eq!(ran.code, Some(3), "{}", ran.transcript());
+
+    // What is encrypted keeps its mode and its link.
+    std::fs::set_permissions(world.path("s.yaml"), PermissionsExt::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("s.yaml", world.path("t.yaml")).unwrap();
+    assert_eq!(world.castle(&["secrets", "rotate", "t.yaml"]).code, Some(0));
+    assert!(std::fs::symlink_metadata(world.path("t.yaml")).unwrap().is_symlink());
+    assert_eq!(std::fs::metadata(world.path("s.yaml")).unwrap().permissions().mode() & 0o777, 0o640);
 }
 
 #[test]

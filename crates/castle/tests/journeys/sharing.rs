@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::bucket::{self, Bucket};
 use crate::room::Room;
-use crate::side_by_side::{TOKEN, on_proxmox};
+use crate::side_by_side::on_proxmox;
 use crate::world::{Ran, World, identity};
 
 const KEYS: [(&str, &str); 2] = [("BUCKET_KEY", "AKIDPLANTED"), ("BUCKET_SECRET", "planted/secret+key")];
@@ -35,7 +35,7 @@ impl Lab {
         let castle = on_proxmox(&room).replace("127.42.0", &room.network) + &store;
         let machine = || {
             let world = World::with_castle(&castle);
-            world.write("token", TOKEN);
+            world.write("token", room.token());
             world.write(".config/sops/age/keys.txt", &identity().private);
             world
         };

@@ -57,17 +57,18 @@ async fn respond(
         Some((plain(path), ending))
     });
     let (place, service) = asked.unwrap_or_default();
+    let authorization = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = authorization.and_then(token);
+    if !world.git.lets_in(host, token.as_deref()) {
+        return Ok(unauthorized());
+    }
     if let Err(why) = world.git.refresh(host, &place) {
         return Ok(told(503, "text/plain", format!("{why}\n").into_bytes()));
     }
     let repository = world.git.repository(host, &place);
     let Some(repository) = repository else { return Ok(told(404, "text/plain", b"Not Found\n".to_vec())) };
-    let authorization = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = authorization.and_then(token);
     if repository.lets_in(&token.as_deref().map_or(Shown::Nothing, Shown::Token)).is_err() {
-        let mut refused = told(401, "text/plain", b"Unauthorized\n".to_vec());
-        refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"git\""));
-        return Ok(refused);
+        return Ok(unauthorized());
     }
     if service == "/info/refs" {
         return Ok(match head.uri.query() {
@@ -82,6 +83,12 @@ async fn respond(
         Some(answer) => told(200, "application/x-git-upload-pack-result", answer),
         None => told(400, "text/plain", b"this is no command of protocol version 2\n".to_vec()),
     })
+}
+
+fn unauthorized() -> Response<Full<Bytes>> {
+    let mut refused = told(401, "text/plain", b"Unauthorized\n".to_vec());
+    refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"git\""));
+    refused
 }
 
 /// The token of a header: a password of anybody's, or a bearer token.

@@ -101,4 +101,16 @@ fn git_clones_what_a_folder_holds_now_on_any_branch() {
     assert!(!is_in && why.contains("the folder gitops is gone"), "{why}");
     let (is_in, why) = run(&["ls-remote", &url.replace("blue", "green")]).unwrap();
     assert!(!is_in && why.contains("not found"), "{why}");
+    // A host that is closed tells strangers nothing, not even what there is.
+    *told.lock().unwrap() = Ok(BTreeMap::from([("c.yaml".to_owned(), b"two: 2\n".to_vec())]));
+    datacenter.close_git_host(EMBEDDED_GIT, "planted");
+    for (url, expected) in [
+        (url.clone(), false),
+        (url.replace("blue", "green"), false),
+        (url.replace("https://", "https://castle:wrong@"), false),
+        (url.replace("https://", "https://castle:planted@"), true),
+    ] {
+        let (is_in, why) = run(&["ls-remote", &url]).unwrap();
+        assert!(is_in == expected && !why.contains("not found"), "{url}: {why}");
+    }
 }

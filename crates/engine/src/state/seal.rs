@@ -6,6 +6,7 @@
 
 use std::io::{Read, Write};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use age::x25519;
 use bech32::primitives::iter::{ByteIterExt as _, Fe32IterExt as _};
@@ -27,23 +28,42 @@ pub enum SealError {
     #[error("there is no recipient: name at least one age public key (age1...)")]
     NoRecipient,
     /// A recipient is not one.
-    #[error("recipient {0} is not an age public key (age1...)")]
+    #[error("recipient {0} is not an age public key (age1...), nor one of SSH (ssh-ed25519 ..., ssh-rsa ...)")]
     BadRecipient(usize),
     /// An identity is not one.
     #[error("identity {0} is not an age identity (AGE-SECRET-KEY-1...)")]
     BadIdentity(usize),
     /// None of the identities opens it.
-    #[error("none of the {0} age identities opens it")]
-    WrongKey(usize),
+    #[error("none of the {count} age identities opens it{}", looked_at(places))]
+    WrongKey {
+        /// How many there are.
+        count: usize,
+        /// Where identities were looked for, for people.
+        places: Vec<String>,
+    },
     /// It is not a sealed record, or not a whole one.
     #[error("it is damaged, or not a sealed record: {0}")]
     Damaged(String),
 }
 
+fn looked_at(places: &[String]) -> String {
+    if places.is_empty() { String::new() } else { format!(" (looked at {})", places.join("; ")) }
+}
+
+/// Opens age files with further keys, which are looked for only once they are needed.
+pub trait Locksmith: Send + Sync {
+    /// What is in an age file, if any key opens it.
+    fn open(&self, age_file: &[u8]) -> Option<Zeroizing<Vec<u8>>>;
+
+    /// Every place that was looked at, for people.
+    fn places(&self) -> Vec<String>;
+}
+
 /// Who may read, and who reads.
 pub struct Seal {
-    recipients: Vec<x25519::Recipient>,
+    recipients: Vec<Box<dyn age::Recipient + Send + Sync>>,
     identities: Vec<x25519::Identity>,
+    locksmith: Option<Arc<dyn Locksmith>>,
 }
 
 /// What an identity of age begins with, as Bech32 has it.
@@ -59,8 +79,12 @@ impl Seal {
         if recipients.is_empty() {
             return Err(SealError::NoRecipient);
         }
-        let recipient = |(index, text): (usize, &String)| {
-            x25519::Recipient::from_str(text).map_err(|_| SealError::BadRecipient(index + 1))
+        let recipient = |(index, text): (usize, &String)| -> Result<Box<dyn age::Recipient + Send + Sync>, SealError> {
+            match (x25519::Recipient::from_str(text), age::ssh::Recipient::from_str(text)) {
+                (Ok(recipient), _) => Ok(Box::new(recipient)),
+                (_, Ok(recipient)) => Ok(Box::new(recipient)),
+                _ => Err(SealError::BadRecipient(index + 1)),
+            }
         };
         let identity = |(index, text): (usize, &Zeroizing<String>)| {
             x25519::Identity::from_str(text).map_err(|_| SealError::BadIdentity(index + 1))
@@ -68,7 +92,14 @@ impl Seal {
         Ok(Self {
             recipients: recipients.iter().enumerate().map(recipient).collect::<Result<_, _>>()?,
             identities: identities.iter().enumerate().map(identity).collect::<Result<_, _>>()?,
+            locksmith: None,
         })
+    }
+
+    /// Whom to ask for more keys once none of the identities opens a record.
+    #[must_use]
+    pub fn with_locksmith(self, locksmith: Arc<dyn Locksmith>) -> Self {
+        Self { locksmith: Some(locksmith), ..self }
     }
 
     /// Seals for those who hold `identities`, and opens with them.
@@ -119,7 +150,7 @@ impl Seal {
     /// If that is not possible.
     pub fn seal(&self, plain: &[u8], key: &[u8]) -> Result<Vec<u8>, SealError> {
         let damaged = |error: &dyn std::fmt::Display| SealError::Damaged(error.to_string());
-        let recipients = self.recipients.iter().map(|recipient| recipient as &dyn age::Recipient);
+        let recipients = self.recipients.iter().map(|recipient| recipient.as_ref() as &dyn age::Recipient);
         let encryptor = age::Encryptor::with_recipients(recipients).map_err(|error| damaged(&error))?;
         let mut body = Vec::new();
         let mut writer = encryptor.wrap_output(&mut body).map_err(|error| damaged(&error))?;
@@ -143,13 +174,22 @@ impl Seal {
         let body = sealed[end + 1..].to_vec();
         let decryptor = age::Decryptor::new(body.as_slice()).map_err(|error| SealError::Damaged(error.to_string()))?;
         let identities = self.identities.iter().map(|identity| identity as &dyn age::Identity);
-        let mut reader = decryptor.decrypt(identities).map_err(|error| match error {
-            age::DecryptError::NoMatchingKeys => SealError::WrongKey(self.identities.len()),
-            other => SealError::Damaged(other.to_string()),
-        })?;
-        let mut plain = Zeroizing::new(Vec::with_capacity(body.len()));
-        reader.read_to_end(&mut plain).map_err(|error| SealError::Damaged(error.to_string()))?;
+        let plain = match decryptor.decrypt(identities) {
+            Ok(mut reader) => {
+                let mut plain = Zeroizing::new(Vec::with_capacity(body.len()));
+                reader.read_to_end(&mut plain).map_err(|error| SealError::Damaged(error.to_string()))?;
+                plain
+            }
+            Err(age::DecryptError::NoMatchingKeys) => self.ask_locksmith(&body)?,
+            Err(other) => return Err(SealError::Damaged(other.to_string())),
+        };
         Ok(Opened { plain, mac, body })
+    }
+
+    fn ask_locksmith(&self, body: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        let count = self.identities.len();
+        let Some(locksmith) = &self.locksmith else { return Err(SealError::WrongKey { count, places: Vec::new() }) };
+        locksmith.open(body).ok_or_else(|| SealError::WrongKey { count, places: locksmith.places() })
     }
 }
 

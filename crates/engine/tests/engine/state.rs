@@ -68,7 +68,7 @@ fn what_is_written_is_read_again_and_nobody_else_can() {
         assert_eq!((record.serial, record.epoch, record.writer.as_str()), (1, 3, "me@here"));
         assert_eq!(record.payload, json!({"note": canary}));
         let error = other.state(&disk, clock).latest(&layer()).await.unwrap_err();
-        assert!(matches!(error, StateError::Seal { error: SealError::WrongKey(1), .. }), "{error}");
+        assert!(matches!(error, StateError::Seal { error: SealError::WrongKey { count: 1, .. }, .. }), "{error}");
         for (path, content) in disk.contents() {
             assert!(
                 !content.windows(canary.len()).any(|part| part == canary.as_bytes()),
@@ -176,7 +176,10 @@ fn records_that_were_moved_forged_or_taken_back_are_noticed() {
 fn a_key_that_cannot_open_what_it_seals_is_found_before_the_first_effect() {
     let ((public, identity), (_, wrong)) = (keys(), keys());
     assert_eq!(Seal::new(std::slice::from_ref(&public), &[identity]).unwrap().prove(), Ok(()));
-    assert_eq!(Seal::new(&[public], &[wrong]).unwrap().prove(), Err(SealError::WrongKey(1)));
+    assert_eq!(
+        Seal::new(&[public], &[wrong]).unwrap().prove(),
+        Err(SealError::WrongKey { count: 1, places: Vec::new() })
+    );
     assert_eq!(Seal::new(&[], &[]).map(|_| ()).unwrap_err(), SealError::NoRecipient);
     let error = Seal::new(&["age1nonsense".into()], &[]).map(|_| ()).unwrap_err();
     assert_eq!(error, SealError::BadRecipient(1));

@@ -1,13 +1,16 @@
 //! The machine's own disk.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::durable::{create_dirs, create_temporary, discard, fill, folder_of, open_or_create, place, sync_folder_of};
 use super::{AppendFile, Disk, DiskError, DiskErrorKind, DiskOperation, FileKind, LockGuard, Metadata};
+
+/// As many links in a row as Linux follows.
+const LINKS_MAX: u32 = 40;
 
 /// The file system of the machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +34,8 @@ impl Disk for SystemDisk {
             kind if kind.is_dir() => FileKind::Directory,
             _ => FileKind::Other,
         };
-        Ok(Metadata { kind, len: found.len(), mode: found.permissions().mode() & 0o7777 })
+        let is_ours = found.uid() == rustix::process::geteuid().as_raw();
+        Ok(Metadata { kind, len: found.len(), mode: found.permissions().mode() & 0o7777, is_ours })
     }
 
     fn list(&self, path: &Path) -> Result<Vec<OsString>, DiskError> {
@@ -43,6 +47,21 @@ impl Disk for SystemDisk {
 
     fn real_path(&self, path: &Path) -> Result<PathBuf, DiskError> {
         fs::canonicalize(path).map_err(|error| DiskError::new(DiskOperation::RealPath, path, error))
+    }
+
+    fn target(&self, path: &Path) -> Result<PathBuf, DiskError> {
+        let mut target = path.to_owned();
+        for _ in 0..LINKS_MAX {
+            match fs::read_link(&target) {
+                Ok(next) => target = folder_of(&target).join(next),
+                // No link, or nothing at all: here it ends.
+                Err(_) => return Ok(target),
+            }
+        }
+        Err(DiskError {
+            kind: DiskErrorKind::LinkLoop,
+            ..DiskError::new(DiskOperation::RealPath, path, io::Error::other("links"))
+        })
     }
 
     fn create_dir_all(&self, path: &Path, mode: u32) -> Result<(), DiskError> {
@@ -66,6 +85,19 @@ impl Disk for SystemDisk {
         let replace = || {
             let (file, temporary) = create_temporary(folder_of(path), mode)?;
             fill(file, bytes).and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| discard(&temporary))?;
+            sync_folder_of(path)
+        };
+        replace().map_err(|error| DiskError::new(DiskOperation::Replace, path, error))
+    }
+
+    fn replace_keeping(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError> {
+        let replace = || {
+            // Private until it is whole.
+            let (file, temporary) = create_temporary(folder_of(path), 0o600)?;
+            fill(file, bytes)
+                .and_then(|()| fs::set_permissions(&temporary, Permissions::from_mode(mode)))
+                .and_then(|()| fs::rename(&temporary, path))
+                .inspect_err(|_| discard(&temporary))?;
             sync_folder_of(path)
         };
         replace().map_err(|error| DiskError::new(DiskOperation::Replace, path, error))

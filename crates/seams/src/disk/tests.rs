@@ -88,7 +88,10 @@ fn links_are_followed_and_names_are_sorted() {
     DISK.create_new(&path("b"), b"four", 0o600).unwrap();
     symlink("b", path("a")).unwrap();
     DISK.create_dir_all(&path("C"), 0o700).unwrap();
-    assert_eq!(DISK.metadata(&path("a")).unwrap(), Metadata { kind: FileKind::File, len: 4, mode: 0o600 });
+    assert_eq!(
+        DISK.metadata(&path("a")).unwrap(),
+        Metadata { kind: FileKind::File, len: 4, mode: 0o600, is_ours: true }
+    );
     assert_eq!(DISK.metadata(&path("C")).unwrap().kind, FileKind::Directory);
     assert_eq!(DISK.metadata(Path::new("/dev/zero")).unwrap().kind, FileKind::Other);
     assert_eq!(DISK.real_path(&path("C/../a")).unwrap(), fs::canonicalize(path("b")).unwrap());
@@ -241,6 +244,20 @@ fn a_lock_dies_with_its_holder() {
 
 /// Goal: the umask takes nothing from the owner and gives nothing to others. Method: a child for each extreme, since
 /// the umask belongs to the whole process.
+#[test]
+fn links_are_followed_to_where_a_file_would_lie_and_a_mode_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    symlink("second", path("first")).unwrap();
+    symlink(path("file"), path("second")).unwrap();
+    assert_eq!(DISK.target(&path("first")).unwrap(), path("file"), "also one that is not there yet");
+    assert_eq!(DISK.target(&path("file")).unwrap(), path("file"));
+    symlink("loop", path("loop")).unwrap();
+    assert_eq!(DISK.target(&path("loop")).unwrap_err().kind, DiskErrorKind::LinkLoop);
+    DISK.replace_keeping(&path("file"), b"shared", 0o666).unwrap();
+    assert_eq!((read(&path("first")), mode(&path("file"))), (b"shared".to_vec(), 0o666), "whatever the umask");
+}
+
 #[test]
 fn modes_hold_under_any_umask() {
     let name = "disk::tests::modes_hold_under_any_umask";

@@ -70,10 +70,11 @@ pub enum Problem {
     Metadata(String),
     /// No identity opens it.
     #[error(
-        "no identity at hand opens it. It is encrypted for {}. {}{}",
+        "no identity at hand opens it. It is encrypted for {}. {}{}{}",
         list(recipients, "nobody"),
         tried(tried_identities),
-        notes(remarks)
+        notes(remarks),
+        nothing(in_vain)
     )]
     NoKey {
         /// Who can read it, by public key.
@@ -82,6 +83,8 @@ pub enum Problem {
         tried_identities: Vec<String>,
         /// What stood in the way of others.
         remarks: Vec<String>,
+        /// The places where nothing was.
+        in_vain: Vec<String>,
     },
     /// A value was changed, moved or damaged.
     #[error("`{path}`{} does not decrypt: it was changed, moved from another key, or damaged; restore it from version control", place(*at))]
@@ -191,6 +194,10 @@ fn tried(identities: &[String]) -> String {
 
 fn notes(remarks: &[String]) -> String {
     if remarks.is_empty() { String::new() } else { format!(". Also: {}", remarks.join("; ")) }
+}
+
+fn nothing(in_vain: &[String]) -> String {
+    if in_vain.is_empty() { String::new() } else { format!(". Looked at in vain: {}", in_vain.join("; ")) }
 }
 
 fn near(suggestions: &[String]) -> String {

@@ -1,6 +1,6 @@
 //! The identities of whoever reads, from all the places where sops looks for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 use super::metadata::Group;
 use crate::Secret;
 
+mod alone;
 mod words;
 
 pub use words::command_words;
@@ -42,6 +43,8 @@ pub struct Command {
 pub struct Surroundings<'s> {
     /// Those of [`VARIABLES`] that are set.
     pub variables: BTreeMap<String, Secret>,
+    /// Further files with identities, of which none need be there. They open what they can; nothing is sealed for them.
+    pub more: Vec<PathBuf>,
     /// Where files are.
     pub disk: &'s dyn Disk,
     /// Runs a program and gives what it prints, or says why not.
@@ -75,13 +78,27 @@ impl Surroundings<'_> {
 /// The identities that were found.
 pub struct Keyring<'s> {
     around: &'s Surroundings<'s>,
+    found: Found,
+}
+
+/// What was found and unlocked, to be taken up again later ([`Keyring::resume`]). It has no `Debug`.
+#[derive(Default)]
+pub struct Found {
     ready: Vec<Identity>,
     locked: Vec<Locked>,
     commands: Vec<(&'static str, Vec<String>)>,
+    /// Which of them were run for whom: nobody is asked twice.
+    asked: BTreeSet<(&'static str, String)>,
     /// Whatever is named and cannot be read.
     unreadable: Vec<String>,
     /// What was in the way of other identities, never with one of them in it.
-    pub(super) remarks: Vec<String>,
+    remarks: Vec<String>,
+    /// Those of them that are about keys of SSH.
+    about_ssh: BTreeSet<String>,
+    /// Files that were looked for and are not there.
+    absent: Vec<String>,
+    /// Variables that were looked at and are not set.
+    unset: Vec<&'static str>,
 }
 
 struct Identity {
@@ -90,6 +107,8 @@ struct Identity {
     key: Box<dyn age::Identity + Send + Sync>,
     /// The words of it, if it is one of age.
     words: Option<Secret>,
+    /// Whether it is there to open only.
+    is_spare: bool,
 }
 
 /// What takes a passphrase, which is asked for only once nothing else helps.
@@ -102,50 +121,30 @@ impl<'s> Keyring<'s> {
     /// Looks in all the places. What cannot be used is remembered for the error, should it come to one.
     #[must_use]
     pub fn gather(around: &'s Surroundings<'s>) -> Self {
-        let mut ring = Self::empty(around);
+        let mut ring = Self { around, found: Found::default() };
         ring.look_for_ssh();
         ring.look_for_age();
-        ring.look_for_commands(&[SSH_COMMAND, KEY_COMMAND]);
+        ring.look_for_commands();
+        ring.look_for_more();
         ring
     }
 
-    /// The words of all age identities, from the same places, for what is sealed with age alone. Whoever has some is not asked for the
-    /// passphrase of more, and no command is run for more.
-    ///
-    /// # Errors
-    /// Something that is named cannot be read; or there is none, and this was in the way.
-    pub fn age_identities(around: &'s Surroundings<'s>, recipients: &[String]) -> Result<Vec<Secret>, String> {
-        let mut ring = Self::empty(around);
-        ring.look_for_age();
-        ring.look_for_commands(&[KEY_COMMAND]);
-        if !ring.unreadable.is_empty() {
-            return Err(ring.unreadable.join("; "));
-        }
-        if ring.ready.is_empty() {
-            for locked in std::mem::take(&mut ring.locked) {
-                ring.unlock(locked);
-            }
-        }
-        // A command is told whose identity is wanted; who seals for nobody in particular wants any.
-        let wanted = if recipients.is_empty() { &[String::new()] } else { recipients };
-        for (recipient, command) in wanted.iter().zip(ring.commands.first().cloned().into_iter().cycle()) {
-            if ring.ready.is_empty() {
-                ring.ask_command(command, recipient);
-            }
-        }
-        let found: Vec<Secret> = ring.ready.into_iter().filter_map(|identity| identity.words).collect();
-        if found.is_empty() && !ring.remarks.is_empty() { Err(ring.remarks.join("; ")) } else { Ok(found) }
+    /// Goes on with what was found before.
+    #[must_use]
+    pub fn resume(around: &'s Surroundings<'s>, found: Found) -> Self {
+        Self { around, found }
     }
 
-    fn empty(around: &'s Surroundings<'s>) -> Self {
-        let (ready, locked, commands) = (Vec::new(), Vec::new(), Vec::new());
-        Self { around, ready, locked, commands, unreadable: Vec::new(), remarks: Vec::new() }
+    /// What was found so far.
+    #[must_use]
+    pub fn into_found(self) -> Found {
+        self.found
     }
 
     fn look_for_ssh(&mut self) {
         let around = self.around;
         let home = around.folder("HOME").map(|home| home.join(".ssh"));
-        if let Some(file) = around.folder(SSH_FILE) {
+        if let Some(file) = self.named(SSH_FILE) {
             self.ssh_file(&file, &format!("{SSH_FILE} {}", file.display()), true);
         }
         for name in ["id_ed25519", "id_rsa"] {
@@ -157,10 +156,11 @@ impl<'s> Keyring<'s> {
 
     fn look_for_age(&mut self) {
         let around = self.around;
-        if let Some(keys) = around.variable(KEY) {
-            self.age_text(keys.expose(), KEY);
+        match around.variable(KEY) {
+            Some(keys) => self.age_text(keys.expose(), KEY),
+            None => self.found.unset.push(KEY),
         }
-        if let Some(file) = around.folder(KEY_FILE) {
+        if let Some(file) = self.named(KEY_FILE) {
             self.age_file(&file, &format!("{KEY_FILE} {}", file.display()), true);
         }
         if let Some(file) = around.config_folder().map(|folder| folder.join("sops/age/keys.txt")) {
@@ -168,21 +168,40 @@ impl<'s> Keyring<'s> {
         }
     }
 
-    fn look_for_commands(&mut self, names: &[&'static str]) {
-        for name in names {
-            if let Some(command) = self.around.variable(name) {
-                match command_words(command.expose()) {
-                    Some(words) => self.commands.push((name, words)),
-                    None => self.remarks.push(format!("{name} is not a command line")),
-                }
+    fn look_for_commands(&mut self) {
+        for name in [SSH_COMMAND, KEY_COMMAND] {
+            match self.around.variable(name).map(|command| command_words(command.expose())) {
+                Some(Some(words)) => self.found.commands.push((name, words)),
+                Some(None) if name == SSH_COMMAND => self.remark_ssh(format!("{name} is not a command line")),
+                Some(None) => self.remark(format!("{name} is not a command line")),
+                None => self.found.unset.push(name),
             }
         }
+    }
+
+    fn look_for_more(&mut self) {
+        let known = self.found.ready.len();
+        for file in &self.around.more {
+            if let Ok(Some(bytes)) = self.read(file, &file.display().to_string(), false) {
+                self.age(bytes, &file.display().to_string());
+            }
+        }
+        self.found.ready.iter_mut().skip(known).for_each(|identity| identity.is_spare = true);
+    }
+
+    /// The file that a variable names.
+    fn named(&mut self, variable: &'static str) -> Option<PathBuf> {
+        let file = self.around.folder(variable);
+        if file.is_none() {
+            self.found.unset.push(variable);
+        }
+        file
     }
 
     /// Whether there is nothing that could open anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ready.is_empty() && self.locked.is_empty() && self.commands.is_empty()
+        self.found.ready.is_empty() && self.found.locked.is_empty() && self.found.commands.is_empty()
     }
 
     /// Which identities there are: their source, and their public key where it is known.
@@ -192,8 +211,8 @@ impl<'s> Keyring<'s> {
             Some(public) => format!("{source}: {public}"),
             None => source.to_owned(),
         };
-        let ready = self.ready.iter().map(|identity| named(&identity.source, identity.public.as_ref()));
-        let locked = self.locked.iter().map(|locked| match locked {
+        let ready = self.found.ready.iter().map(|identity| named(&identity.source, identity.public.as_ref()));
+        let locked = self.found.locked.iter().map(|locked| match locked {
             Locked::File { source, .. } => format!("{source} (locked by a passphrase)"),
             Locked::Ssh { source, public, .. } => {
                 format!("{} (locked by a passphrase)", named(source, public.as_ref()))
@@ -205,32 +224,41 @@ impl<'s> Keyring<'s> {
     /// The public keys of the identities, for encrypting to oneself.
     #[must_use]
     pub fn publics(&self) -> Vec<String> {
-        self.ready.iter().filter_map(|identity| identity.public.clone()).collect()
+        let own = self.found.ready.iter().filter(|identity| !identity.is_spare);
+        own.filter_map(|identity| identity.public.clone()).collect()
     }
 
     /// What is wrapped for a group, if an identity opens it.
     pub(super) fn unwrap(&mut self, group: &Group) -> Option<Zeroizing<Vec<u8>>> {
-        if let Some(found) = self.try_ready(group, 0) {
-            return Some(found);
+        let files: Vec<&[u8]> = group.age.iter().map(|wrapped| wrapped.armored.as_bytes()).collect();
+        let recipients: Vec<&str> = group.age.iter().map(|wrapped| wrapped.recipient.as_str()).collect();
+        let wants_ssh = recipients.iter().any(|recipient| recipient.starts_with("ssh-"));
+        self.open_one(&files, &recipients, wants_ssh)
+    }
+
+    /// What is in the first of these age files that an identity opens. What takes a passphrase is unlocked once nothing else helps, and
+    /// then commands are asked for the identities of `recipients`.
+    fn open_one(&mut self, files: &[&[u8]], recipients: &[&str], wants_ssh: bool) -> Option<Zeroizing<Vec<u8>>> {
+        if let Some(inside) = self.try_ready(files, 0) {
+            return Some(inside);
         }
-        let wants_ssh = group.age.iter().any(|wrapped| wrapped.recipient.starts_with("ssh-"));
-        let known = self.ready.len();
-        let (asked, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.locked)
+        let known = self.found.ready.len();
+        let (asked, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.found.locked)
             .into_iter()
             .partition(|locked| wants_ssh || matches!(locked, Locked::File { .. }));
-        self.locked = left;
+        self.found.locked = left;
         for locked in asked {
             self.unlock(locked);
         }
-        if let Some(found) = self.try_ready(group, known) {
-            return Some(found);
+        if let Some(inside) = self.try_ready(files, known) {
+            return Some(inside);
         }
-        for wrapped in &group.age {
-            for command in self.commands.clone() {
-                let known = self.ready.len();
-                self.ask_command(command, &wrapped.recipient);
-                if let Some(found) = self.try_ready(group, known) {
-                    return Some(found);
+        for recipient in recipients {
+            for command in self.found.commands.clone() {
+                let known = self.found.ready.len();
+                self.ask_command(command, recipient);
+                if let Some(inside) = self.try_ready(files, known) {
+                    return Some(inside);
                 }
             }
         }
@@ -239,6 +267,9 @@ impl<'s> Keyring<'s> {
 
     /// Runs a program that prints identities.
     fn ask_command(&mut self, (name, words): (&'static str, Vec<String>), recipient: &str) {
+        if !self.found.asked.insert((name, recipient.to_owned())) {
+            return;
+        }
         match (self.around.run)(&Command { words, recipient: recipient.to_owned() }) {
             Ok(printed) if name == SSH_COMMAND => self.ssh(printed.expose().as_bytes(), name),
             Ok(printed) => self.age(Zeroizing::new(printed.expose().as_bytes().to_vec()), name),
@@ -246,34 +277,42 @@ impl<'s> Keyring<'s> {
         }
     }
 
-    fn try_ready(&self, group: &Group, from: usize) -> Option<Zeroizing<Vec<u8>>> {
-        let identities = self.ready.get(from..).unwrap_or_default();
-        group.age.iter().find_map(|wrapped| {
-            identities.iter().find_map(|identity| opened(wrapped.armored.as_bytes(), identity.key.as_ref()))
-        })
+    fn try_ready(&self, files: &[&[u8]], from: usize) -> Option<Zeroizing<Vec<u8>>> {
+        let identities = self.found.ready.get(from..).unwrap_or_default();
+        files.iter().find_map(|file| identities.iter().find_map(|identity| opened(file, identity.key.as_ref())))
+    }
+
+    fn remark_ssh(&mut self, remark: String) {
+        self.found.about_ssh.insert(remark.clone());
+        self.remark(remark);
     }
 
     fn remark(&mut self, remark: String) {
-        if !self.remarks.contains(&remark) {
-            self.remarks.push(remark);
+        if !self.found.remarks.contains(&remark) {
+            self.found.remarks.push(remark);
         }
     }
 
-    fn read(&mut self, file: &Path, source: &str, must_exist: bool) -> Option<Zeroizing<Vec<u8>>> {
+    /// What is in a file, if it is there; or why it cannot be read, which is remarked.
+    fn read(&mut self, file: &Path, source: &str, must_exist: bool) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
         match self.around.disk.read(file, MAX_BYTES) {
-            Ok(bytes) => Some(Zeroizing::new(bytes)),
-            Err(error) if error.kind == DiskErrorKind::NotFound && !must_exist => None,
+            Ok(bytes) => Ok(Some(Zeroizing::new(bytes))),
+            Err(error) if error.kind == DiskErrorKind::NotFound && !must_exist => {
+                self.found.absent.push(source.to_owned());
+                Ok(None)
+            }
             Err(error) => {
-                self.unreadable.push(format!("{source}: {error}"));
                 self.remark(format!("{source}: {error}"));
-                None
+                Err(format!("{source}: {error}"))
             }
         }
     }
 
     fn age_file(&mut self, file: &Path, source: &str, must_exist: bool) {
-        if let Some(bytes) = self.read(file, source, must_exist) {
-            self.age(bytes, source);
+        match self.read(file, source, must_exist) {
+            Ok(Some(bytes)) => self.age(bytes, source),
+            Ok(None) => {}
+            Err(why) => self.found.unreadable.push(why),
         }
     }
 
@@ -282,7 +321,7 @@ impl<'s> Keyring<'s> {
             .iter()
             .any(|start| bytes.trim_ascii_start().starts_with(start));
         if is_sealed {
-            self.locked.push(Locked::File { source: source.to_owned(), bytes });
+            self.found.locked.push(Locked::File { source: source.to_owned(), bytes });
             return;
         }
         match std::str::from_utf8(&bytes) {
@@ -298,7 +337,8 @@ impl<'s> Keyring<'s> {
             for word in line.split_whitespace() {
                 if let Ok(key) = age::x25519::Identity::from_str(word) {
                     let (public, words) = (Some(key.to_public().to_string()), Some(Secret::from(word.to_owned())));
-                    self.ready.push(Identity { source: source.to_owned(), public, key: Box::new(key), words });
+                    let (source, key) = (source.to_owned(), Box::new(key));
+                    self.found.ready.push(Identity { source, public, key, words, is_spare: false });
                 } else {
                     wrong.entry(unusable(word)).or_insert((number + 1, 0)).1 += 1;
                 }
@@ -311,24 +351,28 @@ impl<'s> Keyring<'s> {
     }
 
     fn ssh_file(&mut self, file: &Path, source: &str, must_exist: bool) {
-        if let Some(bytes) = self.read(file, source, must_exist) {
-            self.ssh(&bytes, source);
+        match self.read(file, source, must_exist) {
+            Ok(Some(bytes)) => self.ssh(&bytes, source),
+            Ok(None) => {}
+            Err(why) => self.remark_ssh(why),
         }
     }
 
     fn ssh(&mut self, bytes: &[u8], source: &str) {
         let Ok(key) = age::ssh::Identity::from_buffer(bytes, None) else {
-            return self.remark(format!("{source} is not a private key of SSH"));
+            return self.remark_ssh(format!("{source} is not a private key of SSH"));
         };
         let public = age::ssh::Recipient::try_from(key.clone()).ok().map(|public| public.to_string());
         let source = source.to_owned();
         match key {
             age::ssh::Identity::Unencrypted(_) => {
-                self.ready.push(Identity { source, public, key: Box::new(key), words: None });
+                self.found.ready.push(Identity { source, public, key: Box::new(key), words: None, is_spare: false });
             }
-            age::ssh::Identity::Encrypted(_) => self.locked.push(Locked::Ssh { source, public, key: Box::new(key) }),
+            age::ssh::Identity::Encrypted(_) => {
+                self.found.locked.push(Locked::Ssh { source, public, key: Box::new(key) })
+            }
             age::ssh::Identity::Unsupported(_) => {
-                self.remark(format!("{source} is a key of a kind that age does not support: use ed25519 or rsa"));
+                self.remark_ssh(format!("{source} is a key of a kind that age does not support: use ed25519 or rsa"));
             }
         }
     }
@@ -338,7 +382,7 @@ impl<'s> Keyring<'s> {
         let source = source.clone();
         let Some(passphrase) = (self.around.passphrase)(&source) else {
             self.remark(format!("{source} is locked, and there is nobody to ask for its passphrase"));
-            return self.locked.push(locked);
+            return self.found.locked.push(locked);
         };
         let passphrase = SecretString::from(passphrase.expose().to_owned());
         match locked {
@@ -351,7 +395,7 @@ impl<'s> Keyring<'s> {
                 match encrypted.decrypt(passphrase) {
                     Ok(key) => {
                         let key = Box::new(age::ssh::Identity::from(key));
-                        self.ready.push(Identity { source, public, key, words: None });
+                        self.found.ready.push(Identity { source, public, key, words: None, is_spare: false });
                     }
                     Err(_) => self.remark(format!("{source} did not open: wrong passphrase?")),
                 }
@@ -374,9 +418,10 @@ fn unusable(word: &str) -> &'static str {
 /// What is in an age file, armored or not, if `identity` opens it.
 fn opened(bytes: &[u8], identity: &dyn age::Identity) -> Option<Zeroizing<Vec<u8>>> {
     let decryptor = age::Decryptor::new(ArmoredReader::new(bytes)).ok()?;
-    let reader = decryptor.decrypt(std::iter::once(identity)).ok()?;
-    let mut inside = Zeroizing::new(Vec::with_capacity(4096));
-    reader.take(MAX_BYTES).read_to_end(&mut inside).ok()?;
+    let mut reader = decryptor.decrypt(std::iter::once(identity)).ok()?;
+    // What is in it is shorter than the file: the buffer never moves.
+    let mut inside = Zeroizing::new(Vec::with_capacity(bytes.len()));
+    reader.read_to_end(&mut inside).ok()?;
     Some(inside)
 }
 

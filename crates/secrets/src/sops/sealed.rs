@@ -104,11 +104,16 @@ fn data_key(metadata: &Metadata, keyring: &mut Keyring<'_>) -> Result<DataKey, P
         if shares.len() >= metadata.needed() { shamir::combine(&shares) } else { None }
     };
     let Some(key) = key else {
-        let (tried_identities, mut remarks) = (keyring.tried(), keyring.remarks.clone());
+        let (tried_identities, mut remarks) = (keyring.tried(), keyring.remarks().to_vec());
         if groups.len() > 1 {
             remarks.push(format!("it takes {} of its {} key groups", metadata.needed(), groups.len()));
         }
-        return Err(Problem::NoKey { recipients: metadata.recipients(), tried_identities, remarks });
+        return Err(Problem::NoKey {
+            recipients: metadata.recipients(),
+            tried_identities,
+            remarks,
+            in_vain: keyring.in_vain(),
+        });
     };
     DataKey::new(&key).ok_or_else(|| Problem::Metadata("the data key in it has the wrong length".to_owned()))
 }

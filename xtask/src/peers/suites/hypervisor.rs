@@ -23,6 +23,13 @@ pub(super) fn hypervisor(bench: &Bench) -> Result<usize> {
     let server = Server::start(&mut castle, |_| true)?;
     let serving: Value = serde_json::from_str(&server.ready).context("castle datacenter printed no object")?;
     ensure!(serving["result"] == "serving", "castle datacenter does not serve: {serving}");
+    let kept = |key: &str| -> Result<Value> {
+        let file = serving[key].as_str().context("castle datacenter did not tell where its keys are")?;
+        Ok(std::fs::read_to_string(file)?.trim().into())
+    };
+    let mut told = serving.clone();
+    told["token"] = kept("token_file")?;
+    told["password"] = kept("password_file")?;
 
     let mut script = Command::new(python);
     // Nothing compiled is left beside the script.
@@ -30,7 +37,7 @@ pub(super) fn hypervisor(bench: &Bench) -> Result<usize> {
     // A proxy of this machine has no business on loopback.
     script.env("NO_PROXY", "127.0.0.1");
     let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    script.stdin.take().context("no input")?.write_all(server.ready.as_bytes())?;
+    script.stdin.take().context("no input")?.write_all(told.to_string().as_bytes())?;
     let output = script.wait_with_output()?;
     let (said, complaints) = (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success(), "proxmoxer and the datacenter do not agree:\n{complaints}");

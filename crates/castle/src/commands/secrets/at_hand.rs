@@ -10,6 +10,7 @@ use crate::doors::Doors;
 use crate::project::WorkTree;
 use crate::secret::with_keyring;
 use crate::stand::Trouble;
+use crate::writing::{Place, Readers};
 
 /// For whom a file is encrypted, where `.sops.yaml` does not say.
 #[derive(Debug, Default, Args)]
@@ -107,19 +108,13 @@ impl Taken {
                 self.file.display()
             )));
         }
-        write(disk, &self.file, bytes, 0o644)
+        Place::find(disk, &self.file)?.write(disk, bytes, Readers::AsBeforeOrAll)
     }
 }
 
 fn layout(file: &Path, disk: &dyn Disk) -> Layout {
     let config = absolute(file, disk).ok().and_then(|file| Config::above(&file, disk).ok().flatten());
     config.map(|config| config.layout()).unwrap_or_default()
-}
-
-/// Puts bytes into a file; one that is there keeps its mode, and a link its target.
-pub(super) fn write(disk: &dyn Disk, file: &Path, bytes: &[u8], mode: u32) -> Result<(), Trouble> {
-    let target = disk.real_path(file).unwrap_or_else(|_| file.to_owned());
-    disk.replace(&target, bytes, mode).map_err(|error| Trouble::Failed(error.to_string()))
 }
 
 /// A file that git would take along is no place for secrets in clear.

@@ -7,6 +7,7 @@ use super::{done, refuse_objects};
 use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::stand::Trouble;
+use crate::writing::{Place, Readers};
 
 /// Decrypt a SOPS file, to the terminal or to a file that its owner alone can read
 ///
@@ -27,17 +28,21 @@ pub(crate) struct DecryptArgs {
 pub(super) fn run(args: &DecryptArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let disk = doors.disk.as_ref();
     let place = if args.in_place { Some(&args.file) } else { args.out.as_ref() };
-    match place {
-        None => refuse_objects(printer)?,
-        Some(place) => refuse_tracked(disk, place)?,
-    }
+    let found = match place {
+        None => {
+            refuse_objects(printer)?;
+            None
+        }
+        Some(place) => {
+            let found = Place::judge(doors, place)?;
+            refuse_tracked(disk, place)?;
+            refuse_tracked(disk, found.target())?;
+            Some(found)
+        }
+    };
     let taken = Taken::open(&args.file, doors)?;
     let clear = taken.opened.clear(taken.opened.format())?;
-    let Some(place) = place else { return Ok(printer.bytes(&clear)) };
-    // What exists would keep its mode, which others may read by.
-    if disk.metadata(place).is_ok_and(|found| found.mode & 0o077 != 0) {
-        disk.remove_file(place).map_err(|error| Trouble::Failed(error.to_string()))?;
-    }
-    disk.replace(place, &clear, 0o600).map_err(|error| Trouble::Failed(error.to_string()))?;
+    let (Some(place), Some(found)) = (place, found) else { return Ok(printer.bytes(&clear)) };
+    found.write(disk, &clear, Readers::Owner)?;
     Ok(done(printer, "decrypt", place, &format!("wrote {}, in clear", place.display())))
 }

@@ -4,11 +4,12 @@ use castle_secrets::sops::{Format, MAX_FILE_BYTES, Opened, Rule};
 use clap::Args;
 use zeroize::Zeroizing;
 
-use super::at_hand::{For, write};
+use super::at_hand::For;
 use super::done;
 use crate::doors::Doors;
 use crate::output::{Exit, Printer};
 use crate::stand::Trouble;
+use crate::writing::{Place, Readers};
 
 /// Encrypt a file as sops does
 ///
@@ -40,6 +41,8 @@ pub(crate) struct EncryptArgs {
 pub(super) fn run(args: &EncryptArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let disk = doors.disk.as_ref();
     let place: &Path = args.out.as_deref().unwrap_or(&args.file);
+    let is_written = args.in_place || args.out.is_some();
+    let found = is_written.then(|| Place::judge(doors, place)).transpose()?;
     let format = Format::of(place)?;
     let clear = disk.read(&args.file, MAX_FILE_BYTES).map_err(|error| Trouble::Failed(error.to_string()))?;
     let clear = Zeroizing::new(clear);
@@ -52,10 +55,8 @@ pub(super) fn run(args: &EncryptArgs, doors: &Doors, printer: &mut Printer) -> R
     let name = args.file.display().to_string();
     let mut fresh = Opened::fresh(&name, format, &clear, &policy, doors.entropy.as_ref())?;
     let sealed = fresh.seal(doors.clock.wall(), doors.entropy.as_ref())?;
-    if !args.in_place && args.out.is_none() {
-        return Ok(printer.bytes(&sealed));
-    }
-    write(disk, place, &sealed, 0o644)?;
+    let Some(found) = found else { return Ok(printer.bytes(&sealed)) };
+    found.write(disk, &sealed, Readers::AsBeforeOrAll)?;
     Ok(done(
         printer,
         "encrypt",

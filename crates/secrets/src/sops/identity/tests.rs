@@ -72,14 +72,19 @@ impl World {
             self.asked.borrow_mut().push(what.to_owned());
             self.passphrase.clone().map(Secret::from)
         };
-        let around =
-            Surroundings { variables: self.variables.clone(), disk: &SystemDisk, run: &run, passphrase: &passphrase };
+        let around = Surroundings {
+            variables: self.variables.clone(),
+            more: Vec::new(),
+            disk: &SystemDisk,
+            run: &run,
+            passphrase: &passphrase,
+        };
         let mut keyring = Keyring::gather(&around);
         let found = keyring.unwrap(group);
         assert!(found.as_ref().is_none_or(|found| found.as_slice() == b"data key"));
         let tried = keyring.tried();
-        assert!(!format!("{tried:?}{:?}", keyring.remarks).contains("AGE-SECRET-KEY-1"));
-        (found.is_some(), tried, keyring.remarks)
+        assert!(!format!("{tried:?}{:?}", keyring.places()).contains("AGE-SECRET-KEY-1"));
+        (found.is_some(), tried, keyring.remarks().to_vec())
     }
 
     fn opens(&self, group: &Group) -> bool {
@@ -203,9 +208,18 @@ fn the_words_of_age_identities_come_from_the_same_places() {
             world.asked.borrow_mut().push(what.to_owned());
             world.passphrase.clone().map(Secret::from)
         };
-        let around =
-            Surroundings { variables: world.variables.clone(), disk: &SystemDisk, run: &run, passphrase: &passphrase };
-        let words = Keyring::age_identities(&around, recipients)?;
+        let around = Surroundings {
+            variables: world.variables.clone(),
+            more: Vec::new(),
+            disk: &SystemDisk,
+            run: &run,
+            passphrase: &passphrase,
+        };
+        let mut ring = Keyring::gather(&around);
+        let words = ring.own(recipients)?;
+        if let ([], hindrances @ [_, ..]) = (words.as_slice(), ring.hindrances().as_slice()) {
+            return Err(hindrances.join("; "));
+        }
         assert!(words.iter().all(|words| words.expose() == IDENTITY.as_str()));
         Ok::<_, String>(words.len())
     };
@@ -238,6 +252,65 @@ fn the_words_of_age_identities_come_from_the_same_places() {
     assert_eq!(why, format!("{file} is locked, and there is nobody to ask for its passphrase"));
     world.passphrase = Some("castle".to_owned());
     assert_eq!(found(&world, &[]), Ok(1));
+}
+
+/// Goal: identities add up, and an error names all places. Method: a file for another key and one for a key of SSH are opened by a ring that has
+/// other identities, too; then by one that has none of them.
+#[test]
+fn a_file_of_age_alone_is_opened_by_whatever_is_at_hand() {
+    let sealed_for = |recipient: &str| {
+        let recipient: Box<dyn age::Recipient> = match recipient.parse::<age::x25519::Recipient>() {
+            Ok(recipient) => Box::new(recipient),
+            Err(_) => Box::new(recipient.parse::<age::ssh::Recipient>().unwrap()),
+        };
+        let encryptor = age::Encryptor::with_recipients(std::iter::once(recipient.as_ref())).unwrap();
+        let mut sealed = Vec::new();
+        let mut writer = encryptor.wrap_output(&mut sealed).unwrap();
+        writer.write_all(b"a record").unwrap();
+        writer.finish().unwrap();
+        sealed
+    };
+    let public = IDENTITY.parse::<age::x25519::Identity>().unwrap().to_public().to_string();
+    let (for_age, for_ssh) = (sealed_for(&public), sealed_for(SSH[0].trim()));
+    let open = |world: &World, more: Vec<PathBuf>, file: &[u8]| {
+        let passphrase = |what: &str| {
+            world.asked.borrow_mut().push(what.to_owned());
+            world.passphrase.clone().map(Secret::from)
+        };
+        let run = |_: &Command| world.printed.clone().map(Secret::from);
+        let (variables, disk) = (world.variables.clone(), &SystemDisk);
+        let around = Surroundings { variables, more, disk, run: &run, passphrase: &passphrase };
+        let mut ring = Keyring::gather(&around);
+        let first = ring.open(file, &[]).is_some_and(|inside| inside.as_slice() == b"a record");
+        let mut again = Keyring::resume(&around, ring.into_found());
+        assert_eq!(again.open(file, &[]).is_some(), first, "what was unlocked stays so");
+        (first, again.publics(), again.places().join("; "))
+    };
+    let other = castle_engine::Seal::mint_identity(&SystemEntropy).unwrap();
+    let mut world = World::new();
+    world.set(KEY, &other);
+    let spare = PathBuf::from(world.file("spare.agekey", IDENTITY.as_bytes()));
+    let (opened, publics, places) = open(&world, vec![spare.clone()], &for_age);
+    assert!(
+        opened && publics.len() == 1 && !publics.contains(&public),
+        "nothing is sealed for a spare one: {publics:?}"
+    );
+    assert!(places.contains(&format!("{}: {public}", spare.display())), "{places}");
+    let (opened, _, places) = open(&world, Vec::new(), &for_age);
+    let ssh = world.folder.path().join(".ssh/id_ed25519").display().to_string();
+    assert!(!opened, "{places}");
+    for place in [KEY, KEY_FILE, KEY_COMMAND, SSH_FILE, SSH_COMMAND, "sops/age/keys.txt", &ssh, "id_rsa"] {
+        assert!(places.contains(place), "{place}: {places}");
+    }
+
+    world.file(".ssh/id_ed25519", SSH[1].as_bytes());
+    assert!(open(&world, Vec::new(), &for_ssh).0);
+    world.file(".ssh/id_ed25519", SSH[2].as_bytes());
+    assert!(!open(&world, Vec::new(), &for_age).0);
+    assert!(world.asked.borrow().is_empty(), "a key of SSH does not help there");
+    world.passphrase = Some("castle".to_owned());
+    assert!(open(&world, Vec::new(), &for_ssh).0);
+    assert_eq!(world.asked.borrow().len(), 1, "asked once");
 }
 
 /// The identity in a file that the passphrase `castle` protects.

@@ -21,6 +21,7 @@ fn public(identity: &str) -> String {
 fn with_identity<T>(identity: &str, then: impl FnOnce(&mut Keyring<'_>) -> T) -> T {
     let around = Surroundings {
         variables: BTreeMap::from([("SOPS_AGE_KEY".to_owned(), Secret::from(identity.to_owned()))]),
+        more: Vec::new(),
         disk: &SystemDisk,
         run: &|_| Err("nothing is run here".to_owned()),
         passphrase: &|_| None,
@@ -134,13 +135,14 @@ fn a_wrong_key_is_told_with_public_keys_alone() {
     assert_eq!(
         error,
         format!(
-            "s.yaml: no identity at hand opens it. It is encrypted for {}. Tried: SOPS_AGE_KEY: {}",
+            "s.yaml: no identity at hand opens it. It is encrypted for {}. Tried: SOPS_AGE_KEY: {}. Looked at in vain: not set: \
+             SOPS_AGE_SSH_PRIVATE_KEY_FILE, SOPS_AGE_KEY_FILE, SOPS_AGE_SSH_PRIVATE_KEY_CMD, SOPS_AGE_KEY_CMD",
             public(&IDENTITY),
             public(&OTHER)
         )
     );
     let none = with_identity("# nothing\nnonsense", |keyring| sealed.open(keyring)).err().unwrap().to_string();
-    assert!(none.ends_with("Also: SOPS_AGE_KEY: line 2 holds no age identity"), "{none}");
+    assert!(none.contains("Also: SOPS_AGE_KEY: line 2 holds no age identity. "), "{none}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! One cluster's access put into a file that may hold that of others.
 //!
 //! The same cluster is the one with the same authority: its entry is replaced. An entry of the same name with another authority
-//! is another cluster's, and stays; the new one is then called `NAME-1`, `NAME-2`, …, as Talos calls it.
+//! is another cluster's, and stays; the new one is then called `NAME-1`, `NAME-2`, …, as Talos calls it. Of an entry that is replaced,
+//! what castle does not write itself stays, too.
 
 use castle_secrets::Secret;
 use castle_yaml::{self as yaml, YamlError};
@@ -110,17 +111,44 @@ impl Open {
         self.0.get(key)?.as_array()?.iter().find(|item| has_name(item, name))?.get(inside)
     }
 
-    /// Puts something into a list of named things, in place of what has its name.
-    fn put(&mut self, key: &'static str, name: &str, new: Value) -> Result<(), MergeError> {
+    /// Puts something into a list of named things, over what has its name.
+    fn put(&mut self, key: &'static str, name: &str, inside: &str, new: Value) -> Result<(), MergeError> {
         let list = self.list(key)?;
         match list.iter_mut().find(|item| has_name(item, name)) {
-            Some(old) => {
-                yaml::wipe(old);
-                *old = new;
+            Some(old) => put_over(&mut old[inside], new),
+            None => {
+                let mut item = Map::from_iter([(inside.to_owned(), new), ("name".to_owned(), name.into())]);
+                item.sort_keys();
+                list.push(Value::Object(item));
             }
-            None => list.push(new),
         }
         Ok(())
+    }
+}
+
+/// Where a client's key or certificate is in a file, for what castle writes as data: both at once is what clients refuse.
+const AS_FILES: [(&str, &str); 2] =
+    [("client-certificate", "client-certificate-data"), ("client-key", "client-key-data")];
+
+/// Puts the keys of one mapping over those of another. What only the old one has, stays.
+fn put_over(old: &mut Value, new: Value) {
+    match (old.as_object_mut(), new) {
+        (Some(old), Value::Object(new)) => {
+            for (file, data) in AS_FILES {
+                if new.contains_key(data) {
+                    old.remove(file);
+                }
+            }
+            for (key, value) in new {
+                if let Some(mut before) = old.insert(key, value) {
+                    yaml::wipe(&mut before);
+                }
+            }
+        }
+        (_, new) => {
+            yaml::wipe(old);
+            *old = new;
+        }
     }
 }
 
@@ -155,9 +183,7 @@ pub fn merge_talosconfig(existing: &str, new: &Secret) -> Result<Merged, MergeEr
     let contexts = merged.map("contexts")?;
     let is_another = |old: &Value| old.get("ca") != context.get("ca");
     let name = free_name(&name, |name| contexts.get(name).is_some_and(is_another));
-    if let Some(mut old) = contexts.insert(name.clone(), context) {
-        yaml::wipe(&mut old);
-    }
+    put_over(contexts.entry(name.clone()).or_insert_with(|| json!({})), context);
     merged.set("context", &name)?;
     Ok(Merged { text: written(&mut merged.0, yaml::emit), context: name })
 }
@@ -179,6 +205,13 @@ pub fn merge_kubeconfig(existing: &str, new: &Secret) -> Result<Merged, MergeErr
     let (_, user) = first("users", "user")?;
     let (_, context) = first("contexts", "context")?;
 
+    // A mapping of another kind may have any of these keys.
+    for (key, wanted) in [("kind", "Config"), ("apiVersion", "v1")] {
+        let value = merged.0.get(key).filter(|value| !value.is_null());
+        if value.is_some_and(|value| value.as_str().is_none_or(|value| !value.is_empty() && value != wanted)) {
+            return Err(merged.shape(key));
+        }
+    }
     // The lists must be lists before they are searched.
     for key in ["clusters", "users", "contexts"] {
         merged.list(key)?;
@@ -198,9 +231,14 @@ pub fn merge_kubeconfig(existing: &str, new: &Secret) -> Result<Merged, MergeErr
     let mut context = context.clone();
     context["cluster"] = name.clone().into();
     context["user"] = user_name.clone().into();
-    merged.put("clusters", &name, json!({"cluster": cluster, "name": name}))?;
-    merged.put("contexts", &user_name, json!({"context": context, "name": user_name}))?;
-    merged.put("users", &user_name, json!({"name": user_name, "user": user}))?;
+    // The namespace is where somebody works, and theirs to choose.
+    let chosen = merged.named("contexts", &user_name, "context").and_then(|context| context.get("namespace"));
+    if let Some(namespace) = chosen.cloned() {
+        context["namespace"] = namespace;
+    }
+    merged.put("clusters", &name, "cluster", cluster.clone())?;
+    merged.put("contexts", &user_name, "context", context)?;
+    merged.put("users", &user_name, "user", user.clone())?;
     merged.set("current-context", &user_name)?;
     for (key, value) in [("apiVersion", "v1"), ("kind", "Config")] {
         merged.set(key, value)?;

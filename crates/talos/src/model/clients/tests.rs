@@ -186,6 +186,21 @@ users:
     let merged = value(&merge_kubeconfig(existing, &kube(&bundle, "blue").await).unwrap().text);
     assert_eq!(merged["preferences"], json!({"colors": true}));
     assert_eq!(merged["users"][0]["user"]["exec"]["args"], json!(["eks", "get-token"]));
+    // Of castle's own entries, what somebody added; but not a second way to the same key.
+    let blue = kube(&bundle, "blue").await;
+    let mut edited = merged.clone();
+    let index = edited["contexts"].as_array().unwrap().len() - 1;
+    edited["contexts"][index]["context"]["namespace"] = json!("monitoring");
+    edited["contexts"][index]["context"]["extensions"] = json!([{"name": "mine"}]);
+    edited["clusters"][0]["cluster"]["proxy-url"] = json!("socks5://127.0.0.1:1080");
+    edited["users"][1]["user"]["client-key"] = json!("/old/key");
+    edited["users"][1]["user"]["impersonate"] = json!("me");
+    let again = value(&merge_kubeconfig(&yaml::emit(&edited), &blue).unwrap().text);
+    edited["users"][1]["user"].as_object_mut().unwrap().remove("client-key");
+    for part in ["client-certificate-data", "client-key-data"] {
+        edited["users"][1]["user"][part] = value(&blue)["users"][0]["user"][part].clone();
+    }
+    assert_eq!(again, edited);
     let existing =
         "context: far\ncontexts:\n    far:\n        endpoints: [a]\n        auth: {siderov1: {identity: x}}\n";
     let merged = value(&merge_talosconfig(existing, &talos(&bundle, "blue").await).unwrap().text);
@@ -198,6 +213,8 @@ async fn what_is_no_such_file_is_refused_and_not_quoted() {
     let bundle = bundle().await;
     let (talos, kube) = (talos(&bundle, "blue").await, kube(&bundle, "blue").await);
     let file = File::Existing;
+    let other = merge_kubeconfig("apiVersion: v1\nkind: Secret\n", &kube).unwrap_err();
+    assert_eq!(other, MergeError::Shape { file, key: "kind" });
     let shape = |key| MergeError::Shape { file, key };
     assert_eq!(merge_talosconfig("contexts: [planted]\n", &talos).unwrap_err(), shape("contexts"));
     assert_eq!(merge_talosconfig("planted\n", &talos).unwrap_err(), shape("contexts"));

@@ -1,0 +1,116 @@
+//! Files that somebody named to be written: what may be put there, and how what is there is kept.
+
+use std::path::{Path, PathBuf};
+
+use castle_seams::{Disk, DiskErrorKind, FileKind, Metadata};
+
+use crate::doors::Doors;
+use crate::project;
+use crate::stand::Trouble;
+
+/// The files of a castle that are no place for anything else.
+const OWN_NAMES: [&str; 2] = ["castle.yaml", "castle.lock"];
+/// What a sealed record begins with.
+const RECORD: &[u8] = b"castle-state ";
+
+/// Who may read what is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Readers {
+    /// Its owner alone, whatever was there.
+    Owner,
+    /// Whoever could read what was there; of a new file, its owner alone.
+    AsBefore,
+    /// The same; of a new file, everybody.
+    AsBeforeOrAll,
+}
+
+/// A place for a file, with its links followed.
+#[derive(Debug)]
+pub(crate) struct Place {
+    target: PathBuf,
+    found: Option<Metadata>,
+}
+
+impl Place {
+    /// Looks at a place. Only a regular file can be written, or one that is not there.
+    pub(crate) fn find(disk: &dyn Disk, file: &Path) -> Result<Self, Trouble> {
+        let failed = |error: castle_seams::DiskError| Trouble::Failed(error.to_string());
+        let target = disk.target(file).map_err(failed)?;
+        let found = match disk.metadata(&target) {
+            Ok(found) => Some(found),
+            Err(error) if error.kind == DiskErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        match found.map(|found| found.kind) {
+            Some(FileKind::Directory) => Err(refused(file, "is a folder: name a file")),
+            Some(FileKind::Other) => {
+                Err(refused(file, "is no regular file (a device, a pipe or a socket): name a file"))
+            }
+            Some(FileKind::File) | None => Ok(Self { target, found }),
+        }
+    }
+
+    /// The same for what is not castle's to decide: nothing of somebody else's, and none of castle's own files, is written over.
+    pub(crate) fn judge(doors: &Doors, file: &Path) -> Result<Self, Trouble> {
+        let disk = doors.disk.as_ref();
+        let place = Self::find(disk, file)?;
+        if place.found.is_some_and(|found| !found.is_ours) {
+            return Err(refused(file, "belongs to another user: name another file"));
+        }
+        let name = place.target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some(own) = OWN_NAMES.iter().find(|own| **own == name) {
+            return Err(refused(file, &format!("is a {own}: name another file")));
+        }
+        if place.is_in_state_folder(doors) || place.begins_with(disk, RECORD) {
+            return Err(refused(file, "is of what castle remembers: name a file outside of the state folder"));
+        }
+        if place.is_castle(disk) {
+            return Err(refused(file, "describes a castle: name another file"));
+        }
+        Ok(place)
+    }
+
+    /// Puts a file there. One that is there keeps its links, and its mode if its readers are to stay.
+    pub(crate) fn write(&self, disk: &dyn Disk, bytes: &[u8], readers: Readers) -> Result<(), Trouble> {
+        let written = match (readers, self.found) {
+            (Readers::AsBefore | Readers::AsBeforeOrAll, Some(found)) => {
+                disk.replace_keeping(&self.target, bytes, found.mode)
+            }
+            (Readers::Owner, _) | (Readers::AsBefore, None) => disk.replace(&self.target, bytes, 0o600),
+            (Readers::AsBeforeOrAll, None) => disk.replace(&self.target, bytes, 0o644),
+        };
+        written.map_err(|error| Trouble::Failed(error.to_string()))
+    }
+
+    /// Where it lies, links followed.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    fn is_in_state_folder(&self, doors: &Doors) -> bool {
+        let disk = doors.disk.as_ref();
+        let Some(state) = project::state_folder(&doors.variables).and_then(|state| disk.real_path(&state).ok()) else {
+            return false;
+        };
+        let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        disk.real_path(folder).is_ok_and(|folder| folder.starts_with(state))
+    }
+
+    fn begins_with(&self, disk: &dyn Disk, start: &[u8]) -> bool {
+        self.content(disk).is_some_and(|content| content.starts_with(start))
+    }
+
+    /// Whether it is a castle's file under another name.
+    fn is_castle(&self, disk: &dyn Disk) -> bool {
+        self.content(disk).is_some_and(|content| castle_spec::read(&content).castle.is_some())
+    }
+
+    fn content(&self, disk: &dyn Disk) -> Option<Vec<u8>> {
+        self.found?;
+        disk.read(&self.target, castle_spec::MAX_BYTES).ok()
+    }
+}
+
+fn refused(file: &Path, why: &str) -> Trouble {
+    Trouble::Refused(format!("{} {why}; nothing was written", file.display()))
+}
