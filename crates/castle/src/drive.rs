@@ -15,6 +15,7 @@ use castle_seams::{Clock, Disk, Entropy, Signals};
 
 use crate::closing::Stories;
 use crate::live::{Live, Model};
+use crate::masking;
 use crate::output::{Exit, Printer};
 use crate::trap;
 
@@ -131,7 +132,7 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
     if let Some(damage) = &recovery.damage {
         let bytes = recovery.dropped_bytes;
         printer.say(&format!(
-            "The journal's last {bytes} bytes were bad ({damage:?}) and are set aside: looking at the world instead."
+            "The journal's last {bytes} bytes were bad ({damage}) and are set aside: looking at the world instead."
         ));
     }
     let journal = Mutex::new(journal);
@@ -146,7 +147,7 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
     let tools = Tools { clock, entropy, fence, listener: &teller, signals: Some(signals), journal: Some(&journal) };
     let start = clock.monotonic();
     let wanted = Wanted { layers, within, ..Wanted::all(castle) };
-    let report = teller.watched(clock, start, run(&graph, tools, &wanted)).await;
+    let report = masking::report(teller.watched(clock, start, run(&graph, tools, &wanted)).await);
     let took = clock.monotonic().saturating_sub(start);
     // For people and for the next run's predictions; that they cannot be kept is no failure of the run.
     let keep = |name: &str, bytes: Vec<u8>| {
@@ -230,6 +231,7 @@ impl Listener for Teller<'_> {
         if let What::StepActing { step, .. } = &event.what {
             trap::spring(&step.to_string(), "an intent is noted, and nothing is done yet");
         }
+        let event = &masking::event(event);
         let mut place = self.place();
         let Place { printer, live, stories } = &mut *place;
         stories.hear(event);

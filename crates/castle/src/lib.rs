@@ -20,6 +20,7 @@ mod issuing;
 mod keeping;
 mod leaving;
 mod live;
+mod masking;
 mod output;
 mod planned;
 mod preflight;

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
 use castle_engine::Event;
-use castle_secrets::redact;
+use castle_secrets::redact::redact_own;
 use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
 use crate::cli::{Color, Global};
 use crate::live::Size;
+use crate::masking;
 
 pub(crate) use problems::{Source, object};
 
@@ -33,16 +34,23 @@ pub enum Exit {
     Interrupted,
 }
 
+impl Exit {
+    /// Its number.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Differs => 2,
+            Self::Refused => 3,
+            Self::Invalid => 4,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Done => 0,
-            Exit::Failed => 1,
-            Exit::Differs => 2,
-            Exit::Refused => 3,
-            Exit::Invalid => 4,
-            Exit::Interrupted => 130,
-        })
+        Self::from(exit.code())
     }
 }
 
@@ -79,6 +87,7 @@ impl Printer {
     /// A printer for what the command line asks of every verb.
     #[must_use]
     pub fn new(global: &Global) -> Self {
+        masking::begin();
         let choice = match global.color {
             Color::Auto => ColorChoice::Auto,
             Color::Always => ColorChoice::Always,
@@ -98,6 +107,7 @@ impl Printer {
 
     /// A printer into memory, which is told everything.
     pub(crate) fn into_memory() -> Self {
+        masking::begin();
         Self { json: false, quiet: false, verbose: true, held: None, to: To::Memory(Box::default()) }
     }
 
@@ -145,7 +155,7 @@ impl Printer {
 
     /// Sends to the terminal as it is: where to write is no colour, and is wanted where colour is not.
     pub(crate) fn draw(&mut self, text: &str) {
-        self.bytes(redact(text).as_bytes());
+        self.bytes(redact_own(text).as_bytes());
     }
 
     /// What was asked for. A reader that has had enough and closes its end is no failure.
@@ -177,13 +187,13 @@ impl Printer {
     /// What a person may want to know: not for programs, not when quiet.
     pub(crate) fn say(&mut self, text: &str) {
         if !self.json && !self.quiet {
-            self.data(&redact(&format!("{text}\n")));
+            self.data(&redact_own(&format!("{text}\n")));
         }
     }
 
     /// What went wrong or needs attention.
     pub(crate) fn complain(&mut self, text: &str) {
-        let text = format!("{}\n", redact(text));
+        let text = format!("{}\n", redact_own(text));
         match &mut self.to {
             To::Streams { err, .. } => {
                 let _ = err.write_all(text.as_bytes());
@@ -204,7 +214,7 @@ impl Printer {
     /// Something that happened, if objects were asked for.
     pub(crate) fn event(&mut self, event: &Value) {
         if self.json {
-            self.data(&redact(&format!("{event}\n")));
+            self.data(&redact_own(&format!("{event}\n")));
         }
     }
 

@@ -18,6 +18,12 @@
 //! A value with more than [`LONGEST_ENCODED`] bytes is masked as it is and in parts, but in no other form: nobody shows a
 //! sentence of that length.
 //!
+//! # Words of one's own
+//!
+//! A secret may be an ordinary word, and castle's sentences are made of such words. What comes from outside (values, answers, evidence) is masked by
+//! [`redact()`] where it comes in; whole sentences, which castle itself has written around that, by [`redact_own`], which leaves a
+//! secret that is nothing but a word of castle's own ([`speak`]) as it is: there it tells nobody anything.
+//!
 //! # What is left in memory
 //!
 //! The registry holds copies of what it masks as long as the process lives, and wipes them should it ever be dropped. That
@@ -64,6 +70,23 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     registry().redact(text)
 }
 
+/// The same for a sentence of castle's own, in which what comes from outside is masked already: its own words stay.
+#[must_use]
+pub fn redact_own(text: &str) -> Cow<'_, str> {
+    registry().redact_but(text, true)
+}
+
+/// The words that sentences of one's own are made of, one a line.
+pub fn speak(words: &'static str) {
+    registry().own_words = words;
+}
+
+/// Whether a value would be masked: a shorter or plainer one would blank what people need to read.
+#[must_use]
+pub fn is_masked(value: &str) -> bool {
+    forms::is_fit(value.trim())
+}
+
 /// What a panic hook may show: where it happened, and nothing of what was said there.
 #[must_use]
 pub fn panic_text(panic: &PanicHookInfo<'_>) -> String {
@@ -77,6 +100,8 @@ struct Registry {
     /// A bit for what each form begins with: most places of most texts are passed over by it. Empty until there is a form.
     filter: Vec<u64>,
     longest: usize,
+    /// Words that are not masked in sentences of one's own.
+    own_words: &'static str,
 }
 
 /// What a place of a text begins with, as far as the filter looks.
@@ -91,7 +116,7 @@ impl Registry {
     const WORDS: usize = 1 << 12;
 
     const fn new() -> Self {
-        Self { forms: BTreeSet::new(), filter: Vec::new(), longest: 0 }
+        Self { forms: BTreeSet::new(), filter: Vec::new(), longest: 0, own_words: "" }
     }
 
     fn add(&mut self, value: &str) {
@@ -106,7 +131,11 @@ impl Registry {
     }
 
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let found = self.find(text.as_bytes());
+        self.redact_but(text, false)
+    }
+
+    fn redact_but<'a>(&self, text: &'a str, spares_own: bool) -> Cow<'a, str> {
+        let found = self.find_but(text.as_bytes(), spares_own);
         if found.is_empty() {
             return Cow::Borrowed(text);
         }
@@ -123,12 +152,16 @@ impl Registry {
 
     /// Where secrets are; those that overlap are one.
     fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        self.find_but(bytes, false)
+    }
+
+    fn find_but(&self, bytes: &[u8], spares_own: bool) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         if self.forms.is_empty() {
             return found;
         }
         for at in 0..bytes.len() {
-            let Some(end) = self.longest_at(&bytes[at..]).map(|length| at + length) else { continue };
+            let Some(end) = self.longest_at(&bytes[at..], spares_own).map(|length| at + length) else { continue };
             match found.last_mut() {
                 Some(last) if at < last.end => last.end = last.end.max(end),
                 _ => found.push(at..end),
@@ -138,7 +171,7 @@ impl Registry {
     }
 
     /// The longest form that a text begins with.
-    fn longest_at(&self, text: &[u8]) -> Option<usize> {
+    fn longest_at(&self, text: &[u8], spares_own: bool) -> Option<usize> {
         let beginning = text.first_chunk()?;
         let (word, bit) = bit_of(beginning);
         if self.filter.get(word)? & bit == 0 {
@@ -146,7 +179,15 @@ impl Registry {
         }
         let from = (Bound::Included(beginning.as_slice()), Bound::Unbounded);
         let alike = self.forms.range::<[u8], _>(from).take_while(|form| form.bytes().starts_with(beginning));
-        alike.filter(|form| text.starts_with(form.bytes())).map(|form| form.bytes().len()).max()
+        let found = alike.filter(|form| text.starts_with(form.bytes()));
+        found.filter(|form| !(spares_own && self.is_own(form))).map(|form| form.bytes().len()).max()
+    }
+
+    /// Whether a form is nothing but a word of one's own, or a part of one.
+    fn is_own(&self, form: &Form) -> bool {
+        let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_');
+        let word = std::str::from_utf8(form.bytes()).ok().filter(|word| word.bytes().all(|byte| is_letter(&byte)));
+        word.is_some_and(|word| self.own_words.contains(word))
     }
 
     /// Where the last part begins that may become a secret with what follows.

@@ -9,6 +9,7 @@ use castle_layers::Site;
 use castle_layers::doctor::{Case, Finding, Verdict, examine, needs, pointless_after};
 use castle_proxmox::client::{Access, Client, Token};
 use castle_proxmox::model::{Release, pveum};
+use castle_secrets::redact;
 use castle_spec::model::Platform;
 use clap::Args;
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use crate::doors::Doors;
 use crate::hypervisor;
 use crate::keeping::Kept;
+use crate::masking;
 use crate::output::{Exit, Printer};
 use crate::preflight;
 use crate::stand::{Stand, Trouble};
@@ -56,6 +58,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, doors: &Doors, printer: &mut Print
         Err(why) => {
             let mut findings = unequipped(&site, probe_addresses, &why);
             findings.extend(preflight::look(&kept).await.findings());
+            findings.extend(plain_secrets(&kept).await);
             Ok(tell(&kept, &findings, &args.path, printer))
         }
     }
@@ -97,7 +100,26 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
     findings.extend(doubt);
     findings.extend(vault(kept).await);
     findings.extend(preflight::look(kept).await.findings());
+    findings.extend(plain_secrets(kept).await);
     tell(kept, &findings, path, printer)
+}
+
+/// Secrets of the file that castle cannot keep out of what it prints, by name. That one cannot be had is told elsewhere.
+async fn plain_secrets(kept: &Kept) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for reference in kept.castle.references() {
+        let Ok(secret) = kept.secret(&reference.value).await else { continue };
+        if !redact::is_masked(secret.expose()) {
+            let evidence = format!(
+                "is too short or too plain to be masked: castle takes a secret out of all that it prints only if it has {} letters or more, four of them \
+                 different",
+                redact::SHORTEST
+            );
+            let next = "replace it by a longer one, drawn by chance";
+            findings.push(Finding::warning("secrets", reference.value.to_string(), evidence).next(next));
+        }
+    }
+    findings
 }
 
 /// Whether the castle's vault lets castle in, if there is one.
@@ -156,8 +178,9 @@ async fn fingerprint_seen(kept: &Kept) -> Option<String> {
 }
 
 fn tell(kept: &Kept, findings: &[Finding], path: &Path, printer: &mut Printer) -> Exit {
+    let findings: Vec<Finding> = findings.iter().map(masking::finding).collect();
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
-    for finding in findings {
+    for finding in &findings {
         printer.say(&line(finding, width));
     }
     let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();

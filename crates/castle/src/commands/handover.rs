@@ -24,6 +24,7 @@ use crate::components::Manifests;
 use crate::doors::Doors;
 use crate::drive::{Setting, conclude, drive, problems};
 use crate::keeping::Kept;
+use crate::masking;
 use crate::output::{Exit, Printer};
 use crate::stand::{REACHING, Trouble, while_held};
 
@@ -221,7 +222,7 @@ impl Move<'_> {
         let fence = Alone { epoch: 0 };
         let tools = Tools { clock, entropy, fence: &fence, listener: &Deaf, signals: None, journal: None };
         let retry = Retry { attempts: 3, first: Duration::from_millis(300), longest: Duration::from_secs(2) };
-        Ok(run(&self.graph()?, tools, &Wanted { retry, ..Wanted::all(castle.clone()) }).await)
+        Ok(masking::report(run(&self.graph()?, tools, &Wanted { retry, ..Wanted::all(castle.clone()) }).await))
     }
 
     async fn drive(

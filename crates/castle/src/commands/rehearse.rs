@@ -48,14 +48,41 @@ pub(crate) async fn rehearse(args: &RehearseArgs, doors: &Doors, printer: &mut P
     let script = Arc::new(script);
     let seeds: Vec<u64> = (args.seed..args.seed + args.worlds).collect();
     let at_once = std::thread::available_parallelism().map_or(1, |count| count.get().min(AT_ONCE));
-    let mut worlds = Vec::new();
+    let (mut worlds, mut refused) = (Vec::new(), None);
     for seeds in seeds.chunks(at_once) {
+        if refused.is_some() {
+            break;
+        }
         for rehearsed in try_worlds(&script, seeds).map_err(|error| Trouble::Failed(error.to_string()))? {
+            if let Some(refusal) = &rehearsed.refused {
+                refused = Some(refusal.clone());
+                continue;
+            }
             tell(&rehearsed, args, printer);
             worlds.push(Summary::of(&rehearsed));
         }
     }
+    if let Some((exit, why)) = refused {
+        return Ok(refusal(&script, args, exit, &why, printer));
+    }
     Ok(conclude(&script, args, &worlds, printer))
+}
+
+/// Tells that `castle up` would not begin with this file: there is nothing to rehearse, and no promise is broken.
+fn refusal(script: &Script, args: &RehearseArgs, exit: Exit, why: &str, printer: &mut Printer) -> Exit {
+    let name = script.castle.castle.as_str();
+    let result = if exit == Exit::Invalid { "invalid" } else { "refused" };
+    printer.complain_to_people(&format!(
+        "{why}\n\ncastle up would refuse {name} like this (exit code {}), and change nothing: there is nothing to rehearse.\n  next: mend \
+         that, then {}",
+        exit.code(),
+        replay(args.seed, args)
+    ));
+    printer.result(&json!({
+        "verb": "rehearse", "castle": name, "result": result, "worlds": 0, "first_seed": args.seed,
+        "problems": [{"severity": "error", "summary": why}],
+    }));
+    exit
 }
 
 /// When something was reached in a world.
@@ -107,7 +134,7 @@ fn objects(broken: &[Broken], seed: u64, args: &RehearseArgs) -> Vec<Value> {
 
 /// Tells of one world.
 fn tell(rehearsed: &Rehearsed, args: &RehearseArgs, printer: &mut Printer) {
-    let Rehearsed { seed, times, kills, losses, effects, broken, story } = rehearsed;
+    let Rehearsed { seed, times, kills, losses, effects, broken, story, .. } = rehearsed;
     let result = if broken.is_empty() { "held" } else { "broken" };
     printer.event(&json!({
         "event": "world", "seed": seed, "result": result, "api_seconds": seconds(times.api),

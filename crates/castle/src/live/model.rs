@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use castle_engine::{Event, Layer, Outcome, Outlook, StepId, What};
-use castle_secrets::redact;
+use castle_secrets::redact::redact_own;
 
 /// From this part of the predicted way on, the pace so far tells more than the prediction.
 const PACE_KNOWN: f64 = 0.05;
@@ -209,7 +209,7 @@ impl Model {
     }
 }
 
-/// A text for one line of a terminal: without secrets, and nothing that the terminal could take for an order.
+/// A text for one line of a terminal: without secrets (of what others say they are taken out before), and nothing that the terminal could take for an order.
 pub(super) fn plain(text: &str) -> String {
-    redact(text).chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+    redact_own(text).chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }

@@ -65,7 +65,7 @@ fn undisturbed(script: &Arc<Script>) -> Picture {
     let seen = std::sync::Mutex::new(Picture::default());
     in_worlds(script, &SEEDS[..1], async |life| {
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
-        *seen.lock().unwrap() = Picture::of(&life);
+        *seen.lock().unwrap() = Picture::settled(&life).await;
     });
     seen.into_inner().unwrap()
 }
@@ -78,7 +78,7 @@ fn day_to(script: &Arc<Script>, expected: &Picture, happens: impl AsyncFn(&Life)
         happens(&life).await;
         let up = life.run(&["up"]).await;
         hold(&up, Exit::Done, &[]);
-        assert_eq!(Picture::of(&life).against(expected), Vec::<String>::new(), "{}", up.printed.text);
+        assert_eq!(Picture::settled(&life).await.against(expected), Vec::<String>::new(), "{}", up.printed.text);
         life.tally.changes();
         let again = life.run(&["up"]).await;
         assert_eq!(again.printed.result["result"], "unchanged", "{}", again.printed.text);

@@ -78,6 +78,11 @@ pub(crate) fn blueprint(castle: &Castle, nodes: &[Node], vault: Option<&VaultPla
             own(storage, StorageKind::LvmThin, &["images", "rootdir"]),
         ]
     };
+    if let Some((iso_storage, _)) = iso_of(&site)
+        && blueprint.storages.iter().all(|known| known.name != iso_storage)
+    {
+        blueprint.storages.push(own(iso_storage, StorageKind::Dir, &["iso"]));
+    }
     blueprint.bridges = vec![site.hardware.bridge.clone()];
     blueprint.pools.extend(site.pool.clone());
     if let Platform::Proxmox(proxmox) = &castle.platform.value {
@@ -136,6 +141,12 @@ fn neighbours(site: &Site, nodes: &[Node], blueprint: &Blueprint) -> Vec<Strange
     all
 }
 
+/// The storage and the whole name of the ISO that the file has put into every node's drive.
+fn iso_of(site: &Site) -> Option<(&str, &str)> {
+    let (_, volume) = site.hardware.iso.as_ref()?;
+    Some((volume.split_once(':')?.0, volume))
+}
+
 /// What others keep on the very storages that the castle's images and disks are on: host, name in full, and kind.
 pub(crate) fn volumes_of_others(castle: &Castle) -> Vec<(String, String, &'static str)> {
     let site = Site::of(castle);
@@ -143,6 +154,8 @@ pub(crate) fn volumes_of_others(castle: &Castle) -> Vec<(String, String, &'stati
     let disk = if images == storage { "99/vm-99-disk-0.raw" } else { "vm-99-disk-0" };
     let mut all = Vec::new();
     for host in &site.hosts {
+        // What the file names is there: somebody has put it there, as they will at home.
+        all.extend(iso_of(&site).map(|(_, volume)| (host.clone(), volume.to_owned(), "iso")));
         all.push((host.clone(), format!("{images}:iso/somebody-elses.iso"), "iso"));
         let image = format!("castle-{}-elsewhere-{LINEAGE}-talos.qcow2", castle.castle.as_str());
         all.push((host.clone(), format!("{images}:import/{image}"), "import"));

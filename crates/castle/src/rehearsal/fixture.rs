@@ -79,10 +79,21 @@ pub(crate) const HOME: &str = "/castle";
 
 /// The script of a castle.yaml, with a folder beside it that Flux can follow.
 pub(crate) fn written(text: &str) -> Arc<Script> {
+    read(&Doors { disk: Arc::new(folder(text)), ..Doors::system() }, Path::new(HOME))
+}
+
+fn folder(text: &str) -> ModelDisk {
     let disk = ModelDisk::default();
     disk.tamper(&Path::new(HOME).join("castle.yaml"), text.as_bytes().to_vec());
     let word = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: word, namespace: default}\ndata: {a: b}\n";
     disk.tamper(&Path::new(HOME).join("gitops/clusters/blue/word.yaml"), word.as_bytes().to_vec());
+    disk
+}
+
+/// The same, with one more file beside it.
+pub(crate) fn written_with(text: &str, file: &str, content: &str) -> Arc<Script> {
+    let disk = folder(text);
+    disk.tamper(&Path::new(HOME).join(file), content.as_bytes().to_vec());
     read(&Doors { disk: Arc::new(disk), ..Doors::system() }, Path::new(HOME))
 }
 

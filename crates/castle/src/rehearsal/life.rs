@@ -50,6 +50,13 @@ pub(crate) struct Told {
     pub(crate) effects: u64,
 }
 
+impl Told {
+    /// How it ended, in words.
+    pub(crate) fn ending(&self) -> String {
+        self.exit.map_or_else(|| "killed".to_owned(), |exit| format!("exit code {}", exit.code()))
+    }
+}
+
 /// Where a verb is killed, as by `kill -9`: nothing of it happens any more.
 pub(crate) struct Kill {
     pub(crate) at: At,
@@ -151,7 +158,6 @@ impl Life {
     }
 
     /// The time of this world.
-    #[cfg_attr(not(test), expect(dead_code, reason = "whoever intervenes at a time is a test"))]
     pub(crate) fn clock(&self) -> &dyn Clock {
         &self.clock
     }

@@ -1,6 +1,7 @@
 //! A castle as it stands, without what is drawn, counted or timed: two of them are the same, or it is told what differs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use castle_datacenter::{GuestView, Snapshot};
 use castle_kubernetes::model::MANAGER;
@@ -34,6 +35,10 @@ const GIVEN_OUT: [&str; 6] = ["caBundle", "clusterIP", "clusterIPs", "podCIDR", 
 const PEM: [&str; 2] = ["-----BEGIN ", "LS0tLS1CRUdJTi"];
 /// What is where nothing is.
 static NONE: Value = Value::Null;
+/// Controllers that have nothing left to do change nothing for so long.
+const PAUSE: Duration = Duration::from_secs(5);
+/// What still changes then is told as it is.
+const MOST_LOOKS: usize = 12;
 /// How much of a value is told.
 const MOST_LETTERS: usize = 100;
 
@@ -70,6 +75,20 @@ impl Picture {
             }
         }
         Self(all)
+    }
+
+    /// What there is once controllers have done what they do by themselves, as giving a new namespace what every one has.
+    pub(crate) async fn settled(life: &Life) -> Self {
+        let mut seen = Self::of(life);
+        for _ in 0..MOST_LOOKS {
+            life.clock().sleep(PAUSE).await;
+            let now = Self::of(life);
+            if now == seen {
+                break;
+            }
+            seen = now;
+        }
+        seen
     }
 
     /// What differs, each with the first field that does.

@@ -164,7 +164,7 @@ pub(crate) fn ended(promise: u8, when: &str, told: &Told, results: &[&str]) -> R
     }
     let last: Vec<&str> = told.printed.text.lines().rev().take(MOST - 1).collect();
     let last: Vec<String> = last.into_iter().rev().map(str::to_owned).collect();
-    let mut seen = vec![format!("{result}, {:?}", told.exit)];
+    let mut seen = vec![format!("{result}, {}", told.ending())];
     seen.extend(last);
     Err(Broken::new(promise, when, &format!("it ends {}", results.join(" or ")), &seen))
 }

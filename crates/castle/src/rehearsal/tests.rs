@@ -6,7 +6,7 @@ use std::path::Path;
 use castle_rehearsal::{Loss, Moment};
 use futures_util::future::join;
 
-use super::fixture::{SMALL, in_a_world, script, written};
+use super::fixture::{SMALL, blue, in_a_world, script, written, written_with};
 use super::life::{At, Kill};
 use super::*;
 use crate::output::Exit;
@@ -29,6 +29,50 @@ fn a_castle_on_proxmox_is_rehearsed_without_its_secrets() {
         assert!(!rehearsed.kills.is_empty() && rehearsed.effects > 100, "{:?}", rehearsed.kills);
     }
     assert!(script.left_out.iter().any(|what| what.starts_with("your secrets")), "{:?}", script.left_out);
+}
+
+/// An ISO that the file names is there, as it is at home; on a storage of its own, too.
+#[test]
+fn a_castle_with_an_iso_is_rehearsed() {
+    for iso in ["local:iso/drivers.iso", "nas:iso/drivers.iso"] {
+        let text = SMALL
+            .replace("    bridge: vmbr1\n", &format!("    bridge: vmbr1\n    hardware: {{iso: {{file: '{iso}'}}}}\n"));
+        let script = written(&text);
+        for rehearsed in rehearse(&script, &[1]).unwrap() {
+            assert_eq!((rehearsed.broken, rehearsed.refused), (Vec::new(), None), "{iso}: {}", rehearsed.story);
+        }
+    }
+}
+
+/// Goal: a file that castle refuses breaks no promise. Method: Flux is to follow what no cluster takes.
+#[test]
+fn a_file_that_up_refuses_is_told_as_such() {
+    let script = written_with(
+        &format!("{}gitops: {{repository: embedded}}\n", blue(1, "none")),
+        "gitops/clusters/blue/bad.yaml",
+        "apiVersion: nobody.example.com/v1\nkind: Unheard\nmetadata: {name: of}\n",
+    );
+    let rehearsed = rehearse(&script, &[1]).unwrap().remove(0);
+    assert_eq!(rehearsed.broken, [], "{}", rehearsed.story);
+    let (exit, why) = rehearsed.refused.expect(&rehearsed.story);
+    assert!(exit == Exit::Refused && why.contains("nobody.example.com"), "{why}");
+    assert!(rehearsed.kills.is_empty() && rehearsed.effects == 0);
+}
+
+/// Goal: a picture holds what controllers do by themselves. Method: seeds whose pictures were taken too early.
+#[test]
+fn what_controllers_do_by_themselves_is_waited_for() {
+    let raised = |settle: bool| {
+        let script = written(&blue(0, "none"));
+        in_a_world(&script, 2052, async |life| {
+            assert_eq!(life.run(&["up"]).await.exit, Some(Exit::Done));
+            if settle { picture::Picture::settled(life).await } else { picture::Picture::of(life) }
+        })
+    };
+    let settled = raised(true);
+    assert_eq!(settled.against(&raised(true)), Vec::<String>::new());
+    let late = raised(false).against(&settled);
+    assert!(late.iter().all(|difference| difference.ends_with(" is missing")), "{late:?}");
 }
 
 #[test]

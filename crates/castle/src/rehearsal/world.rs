@@ -52,6 +52,8 @@ pub(crate) struct Rehearsed {
     /// How many effects raising it took.
     pub(crate) effects: u64,
     pub(crate) broken: Vec<Broken>,
+    /// Why `castle up` would not begin with this file, and how it ends then.
+    pub(crate) refused: Option<(Exit, String)>,
     /// Everything that was said.
     pub(crate) story: String,
 }
@@ -99,6 +101,7 @@ fn in_three_worlds(script: &Arc<Script>, seed: u64, meddle: &dyn Fn(&Life)) -> i
         losses: Vec::new(),
         effects: 0,
         broken: Vec::new(),
+        refused: None,
         story: String::new(),
     };
     let mut world = World { rehearsed, raised: Picture::default(), beats: (0, 0), told: String::new() };
@@ -158,10 +161,18 @@ impl World {
     /// Raised, raised again, planned, forgotten, adopted, taken down, taken down again.
     async fn undisturbed(&mut self, life: &Life) -> Result<(), Broken> {
         let others = Others::of(life);
+        life.tally.changes();
         let up = self.run(life, &["up"], None).await;
+        // What castle does not even begin is no promise that it broke.
+        if let Some(exit @ (Exit::Refused | Exit::Invalid)) = up.exit
+            && life.tally.changes().is_empty()
+        {
+            self.rehearsed.refused = Some((exit, refusal(&up)));
+            return Ok(());
+        }
         ended(1, "up, undisturbed", &up, &["raised"])?;
         self.rehearsed.times = times(&life.script, &up);
-        (self.rehearsed.effects, self.raised) = (up.effects, Picture::of(life));
+        (self.rehearsed.effects, self.raised) = (up.effects, Picture::settled(life).await);
         self.beats.0 = up.effects;
         self.idle(life, &["up"], "up after up", "unchanged").await?;
         self.idle(life, &["plan", "--exit-code"], "plan after up", "unchanged").await?;
@@ -197,7 +208,7 @@ impl World {
         self.kill(life, &["up"], self.beats.0, &chance).await;
         let up = self.run(life, &["up"], None).await;
         ended(1, "up after kill -9", &up, &["raised", "unchanged"])?;
-        let differences = Picture::of(life).against(&self.raised);
+        let differences = Picture::settled(life).await.against(&self.raised);
         if !differences.is_empty() {
             return Err(Broken::new(1, "up after kill -9", "the same castle as undisturbed", &differences));
         }
@@ -222,7 +233,7 @@ impl World {
             self.rehearsed.losses.push(name.clone());
             let up = self.run(life, &["up"], None).await;
             ended(6, &when, &up, &["raised"])?;
-            self.as_raised(life, &when)?;
+            self.as_raised(life, &when).await?;
         }
         if let Some((file, text, restarting)) = edited(&life.script) {
             let written = life.script.files.get(&file).cloned().unwrap_or_default();
@@ -234,7 +245,7 @@ impl World {
                 let changes = life.tally.changes();
                 if up.exit != Some(Exit::Refused) || !changes.is_empty() {
                     let expected = "it refuses, and nothing restarts";
-                    return Err(Broken::new(6, when, expected, &[format!("{:?}", up.exit), changes.join(", ")]));
+                    return Err(Broken::new(6, when, expected, &[up.ending(), changes.join(", ")]));
                 }
             } else {
                 let when = "up after the file asked for more memory of the control plane";
@@ -243,19 +254,19 @@ impl World {
             life.disk().tamper(&file, written);
             let when = "up after the file was set back";
             ended(6, when, &self.run(life, &["up"], None).await, &["raised", "unchanged"])?;
-            self.as_raised(life, when)?;
+            self.as_raised(life, when).await?;
         }
         let needles = needles(life).await?;
         self.kept(life, &others, &needles, "after a loss and an edit")
     }
 
     /// Holds that the castle is as it was raised undisturbed, and that its life has one etcd.
-    fn as_raised(&self, life: &Life, when: &str) -> Result<(), Broken> {
+    async fn as_raised(&self, life: &Life, when: &str) -> Result<(), Broken> {
         let count = etcds(life);
         if count != 1 {
             return Err(Broken::new(6, when, "one life has one etcd", &[format!("there are {count}")]));
         }
-        let differences = Picture::of(life).against(&self.raised);
+        let differences = Picture::settled(life).await.against(&self.raised);
         match differences.is_empty() {
             true => Ok(()),
             false => Err(Broken::new(6, when, "the same castle as undisturbed", &differences)),
@@ -330,6 +341,13 @@ impl World {
 /// Whether a lost state can be rebuilt: the secrets of the cluster are kept elsewhere, too.
 pub(crate) fn is_recoverable(script: &Script) -> bool {
     script.castle.secrets.is_some() || script.castle.talos.bundle.is_some()
+}
+
+/// What a verb said when it refused: all that it would have said to people, but for what it did before.
+fn refusal(told: &Told) -> String {
+    let text = told.printed.text.as_str();
+    let from = text.find("error: ").unwrap_or_default();
+    text[from..].trim().to_owned()
 }
 
 fn times(script: &Script, up: &Told) -> Times {

@@ -9,6 +9,7 @@ use castle_engine::{Alone, CastleId, Chosen, Deaf, Graph, Lease, Report, Seal, T
 
 use super::{Stand, Trouble};
 use crate::drive::{Driven, Setting, drive};
+use crate::masking;
 use crate::output::Printer;
 
 /// What a run is held to.
@@ -79,7 +80,7 @@ impl Stand {
         // Whoever only looks does not wait for long.
         let retry =
             castle_engine::Retry { attempts: 3, first: Duration::from_millis(300), longest: Duration::from_secs(2) };
-        run(graph, tools, &Wanted { retry, ..Wanted::all(castle.clone()) }).await
+        masking::report(run(graph, tools, &Wanted { retry, ..Wanted::all(castle.clone()) }).await)
     }
 }
 

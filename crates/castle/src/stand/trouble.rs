@@ -43,6 +43,7 @@ impl From<Denied> for Trouble {
 
 /// A fault with what to do about it.
 pub(crate) fn with_next(fault: &castle_engine::Fault) -> String {
+    let fault = crate::masking::fault(fault);
     let next = if fault.next.is_empty() { String::new() } else { format!("\n  next: {}", fault.next) };
     format!("{fault}{next}")
 }

@@ -369,3 +369,17 @@ fn an_edit_that_is_stopped_leaves_nothing() {
     assert!(!std::path::Path::new(world.read("where").trim()).exists());
     assert_eq!(world.read("s.yaml"), text);
 }
+
+/// Goal: a secret that castle cannot mask is told by name. Method: a login of a mirror that is short, and one that is not.
+#[test]
+fn the_doctor_names_secrets_that_cannot_be_masked() {
+    let mirrors = "talos: {version: v1.13.9, mirrors: {docker.io: {endpoints: ['https://a.lan'], credential: 'file:short'}, \
+                   quay.io: {endpoints: ['https://b.lan'], credential: 'file:long'}}}";
+    let world = World::with_castle(&GOOD.replace("talos: {version: v1.13.9}", mirrors));
+    world.write("short", "me:pw");
+    world.write("long", "me:a-password-of-some-length");
+    let findings = world.castle(&["doctor", "--json"]).result()["findings"].as_array().unwrap().clone();
+    let told: Vec<_> = findings.iter().filter(|finding| finding["check"] == "secrets").collect();
+    assert_eq!(told.len(), 1, "{findings:?}");
+    assert_eq!((&told[0]["subject"], &told[0]["verdict"]), (&"file:short".into(), &"warning".into()));
+}

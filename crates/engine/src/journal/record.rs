@@ -82,6 +82,18 @@ pub enum Damage {
     },
 }
 
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Torn => f.write_str("a write was cut off"),
+            Self::Corrupt => f.write_str("other bytes than were written"),
+            Self::OutOfOrder => f.write_str("a record is missing"),
+            Self::Foreign => f.write_str("of another castle, or of another life of this one"),
+            Self::Newer { found, known } => write!(f, "of a newer castle: format {found}, this one knows {known}"),
+        }
+    }
+}
+
 /// The end of a journal: what the next record follows.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {

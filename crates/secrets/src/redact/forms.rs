@@ -72,7 +72,7 @@ pub(super) fn of(value: &str) -> Vec<Form> {
     forms.into_iter().filter(|form| is_fit(form)).map(Form).collect()
 }
 
-fn is_fit(text: &str) -> bool {
+pub(super) fn is_fit(text: &str) -> bool {
     let mut different = [false; 256];
     text.bytes().for_each(|byte| different[usize::from(byte)] = true);
     text.len() >= SHORTEST && different.into_iter().filter(|seen| *seen).count() >= FEWEST_DIFFERENT

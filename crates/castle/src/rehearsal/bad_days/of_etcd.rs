@@ -67,14 +67,14 @@ fn survives(happens: impl AsyncFn(&Life) + Sync) {
     in_worlds(&three(), &SEEDS, async |life| {
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         assert_eq!(bootstraps(&life), 1);
-        let (others, before, expected) = (Others::of_strangers(&life), identity(&life), Picture::of(&life));
+        let (others, before, expected) = (Others::of_strangers(&life), identity(&life), Picture::settled(&life).await);
         happens(&life).await;
         let up = life.run(&["up"]).await;
         hold(&up, Exit::Done, &[]);
         assert_eq!(bootstraps(&life), 0, "etcd begins once: {}", up.printed.text);
         assert_eq!(identity(&life), before);
         assert_eq!(life.datacenter.cluster("blue").unwrap().etcds.len(), 1);
-        assert_eq!(Picture::of(&life).against(&expected), Vec::<String>::new(), "{}", up.printed.text);
+        assert_eq!(Picture::settled(&life).await.against(&expected), Vec::<String>::new(), "{}", up.printed.text);
         let again = life.run(&["up"]).await;
         assert_eq!(again.printed.result["result"], "unchanged", "{}", again.printed.text);
         assert_eq!(others.touched(&life), Vec::<String>::new());

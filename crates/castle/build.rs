@@ -1,0 +1,69 @@
+//! Gathers the words that castle's own sentences are made of, from the sources of what is shipped: a secret that is one of them is not masked
+//! in them.
+#![allow(clippy::disallowed_methods, reason = "what is built is on this machine's disk")]
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::Path;
+use std::{env, fs};
+
+/// Shorter ones are never masked.
+const SHORTEST: usize = 8;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let crates = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("..");
+    let mut words = BTreeSet::new();
+    for entry in fs::read_dir(crates)? {
+        let source = entry?.path().join("src");
+        if source.is_dir() {
+            println!("cargo::rerun-if-changed={}", source.display());
+            gather(&source, &mut words)?;
+        }
+    }
+    let all: Vec<String> = words.into_iter().collect();
+    fs::write(Path::new(&env::var("OUT_DIR")?).join("words.txt"), all.join("\n"))?;
+    Ok(())
+}
+
+fn gather(folder: &Path, words: &mut BTreeSet<String>) -> Result<(), Box<dyn Error>> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            gather(&path, words)?;
+        } else if path.extension().is_some_and(|ending| ending == "rs") && !path.ends_with("tests.rs") {
+            let text = fs::read_to_string(&path)?;
+            let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            of_source(shipped, words);
+        }
+    }
+    Ok(())
+}
+
+/// The words on lines with texts, and names of fields and variants, which are keys and words of objects.
+fn of_source(text: &str, words: &mut BTreeSet<String>) {
+    let mut goes_on = false;
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
+        let is_text = goes_on || line.contains('"');
+        goes_on = line.ends_with('\\');
+        let is_field = line.starts_with("pub ") && line.contains(": ");
+        let is_variant = line.starts_with(|letter: char| letter.is_ascii_uppercase());
+        if is_text || is_field || is_variant {
+            let letters = |letter: char| !(letter.is_ascii_alphabetic() || letter == '-' || letter == '_');
+            for word in line.split(letters).map(|word| word.trim_matches(['-', '_'])) {
+                words.extend([word.to_owned(), kebab(word)].into_iter().filter(|word| word.len() >= SHORTEST));
+            }
+        }
+    }
+}
+
+/// `RunStarted` as `run-started`.
+fn kebab(word: &str) -> String {
+    let mut told = String::new();
+    for letter in word.chars() {
+        if letter.is_ascii_uppercase() && !told.is_empty() {
+            told.push('-');
+        }
+        told.push(letter.to_ascii_lowercase());
+    }
+    told
+}

@@ -1,0 +1,89 @@
+//! What comes from outside is masked where castle takes it into its sentences, whatever it is; castle's own words around it stay.
+
+use castle_engine::{Change, Difference, Event, Fault, Outcome, Report, What};
+use castle_layers::doctor::Finding;
+use castle_secrets::redact;
+
+/// The words of castle's own sentences, gathered when it is built.
+const WORDS: &str = include_str!(concat!(env!("OUT_DIR"), "/words.txt"));
+
+/// Has castle's own words known.
+pub(crate) fn begin() {
+    redact::speak(WORDS);
+}
+
+/// A text from outside.
+pub(crate) fn text(text: &str) -> String {
+    redact(text).into_owned()
+}
+
+pub(crate) fn fault(seen: &Fault) -> Fault {
+    Fault { subject: text(&seen.subject), evidence: text(&seen.evidence), ..seen.clone() }
+}
+
+pub(crate) fn finding(seen: &Finding) -> Finding {
+    Finding { subject: text(&seen.subject), evidence: text(&seen.evidence), ..seen.clone() }
+}
+
+fn change(seen: &Change) -> Change {
+    let value = |value: &Option<String>| value.as_deref().map(text);
+    let masked = |one: &Difference| Difference { is: value(&one.is), wanted: value(&one.wanted), ..one.clone() };
+    Change { differences: seen.differences.iter().map(masked).collect(), ..seen.clone() }
+}
+
+fn outcome(seen: &Outcome) -> Outcome {
+    match seen {
+        Outcome::Planned { change: planned } => Outcome::Planned { change: change(planned) },
+        Outcome::Waiting { subject, evidence } => Outcome::Waiting { subject: text(subject), evidence: text(evidence) },
+        Outcome::Failed { fault: seen } => Outcome::Failed { fault: fault(seen) },
+        other => other.clone(),
+    }
+}
+
+pub(crate) fn event(seen: &Event) -> Event {
+    let what = match &seen.what {
+        What::StepActing { step, change: acting } => What::StepActing { step: step.clone(), change: change(acting) },
+        What::StepRetrying { step, fault: met, after } => {
+            What::StepRetrying { step: step.clone(), fault: fault(met), after: *after }
+        }
+        What::GateClosed { step, subject, evidence } => {
+            What::GateClosed { step: step.clone(), subject: text(subject), evidence: text(evidence) }
+        }
+        What::StepEnded { step, outcome: ended } => What::StepEnded { step: step.clone(), outcome: outcome(ended) },
+        other => other.clone(),
+    };
+    Event { what, ..seen.clone() }
+}
+
+pub(crate) fn report(mut seen: Report) -> Report {
+    for (_, ended) in &mut seen.outcomes {
+        *ended = outcome(ended);
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use castle_engine::Class;
+    use castle_secrets::Secret;
+
+    use super::*;
+    use crate::output::Printer;
+    use crate::stand::Trouble;
+
+    /// Goal: a secret that is one of castle's words blanks no sentence of castle's, and does not show in what others say. Method: such a secret, in
+    /// a sentence, in an object, and in an answer.
+    #[test]
+    fn castles_own_words_stay_and_what_others_say_is_masked() {
+        begin();
+        drop(Secret::registered("rehearsed".to_owned()));
+        let mut printer = Printer::into_memory();
+        printer.say("Not rehearsed: your hardware. cmVoZWFyc2Vk");
+        let seen = Fault::new(Class::Final, "the server", "password rehearsed is wrong");
+        crate::stand::end("up", Err(Trouble::from(seen)), &mut printer);
+        let told = printer.printed();
+        assert!(told.text.contains("Not rehearsed: your hardware. [secret]"), "{}", told.text);
+        assert!(told.text.contains("the server: password [secret] is wrong"), "{}", told.text);
+        assert!(!told.result.to_string().contains("rehearsed"), "{}", told.result);
+    }
+}
