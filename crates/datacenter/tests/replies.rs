@@ -18,8 +18,7 @@ fn description(version: Version) -> Option<Value> {
     let name = if version == Version::Eight { "pve-api-schema-8.json" } else { "pve-api-schema.json" };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
     let Ok(text) = std::fs::read(&path) else {
-        assert!(std::env::var_os("CI").is_none(), "the vendor's description is missing: {}", path.display());
-        eprintln!("skipped: {} is not there", path.display());
+        castle_testkit::skipped(&format!("{} is not there", path.display()));
         return None;
     };
     Some(serde_json::from_slice(&text).unwrap())

@@ -11,8 +11,10 @@ use serde_json::Value;
 fn schemas() -> Vec<(&'static str, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     if !folder.is_dir() {
-        assert!(std::env::var_os("CI").is_none(), "CI has the vendor's descriptions at {}", folder.display());
-        eprintln!("skipped: the vendor's descriptions of its interface are not here ({})", folder.display());
+        castle_testkit::skipped(&format!(
+            "the vendor's descriptions of its interface are not here ({})",
+            folder.display()
+        ));
         return Vec::new();
     }
     let read = |name| (name, serde_json::from_str(&std::fs::read_to_string(folder.join(name)).unwrap()).unwrap());

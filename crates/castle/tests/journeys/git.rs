@@ -10,8 +10,7 @@ use crate::world::World;
 fn castle_and_git_agree() {
     let have_git = Command::new("git").arg("--version").output().is_ok();
     if !have_git {
-        assert!(std::env::var_os("CI").is_none(), "CI has git");
-        eprintln!("skipped: there is no git to compare with");
+        castle_testkit::skipped("there is no git to compare with");
         return;
     }
     let rules = [

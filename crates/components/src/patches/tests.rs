@@ -1,5 +1,3 @@
-#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -22,9 +20,8 @@ fn mirrored(file: &str) -> Option<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror").join(file);
     match SystemDisk.read(&path, 16 << 20) {
         Ok(bytes) => Some(String::from_utf8(bytes).unwrap()),
-        Err(error) if std::env::var_os("CI").is_some() => panic!("{error}"),
         Err(error) => {
-            eprintln!("skipped: {error}");
+            castle_testkit::skipped(&error.to_string());
             None
         }
     }

@@ -32,8 +32,7 @@ async fn the_embedded_server_answers_as_the_real_one_did() {
     }
     match mirror::play(&server).await {
         None => {
-            assert!(std::env::var_os("CI").is_none(), "CI has the manifests");
-            eprintln!("skipped: the components' manifests are not there");
+            castle_testkit::skipped("the components' manifests are not there");
         }
         Some(told) => {
             differences.extend(compare(&server.name, "mirror", &read(MIRROR), &mirror::digests(&told)).differences);

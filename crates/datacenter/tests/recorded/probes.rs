@@ -27,8 +27,7 @@ pub(crate) struct Probe {
 pub(crate) fn load(name: &str) -> Option<Vec<Probe>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/recordings").join(name);
     let Ok(text) = std::fs::read(&path) else {
-        assert!(std::env::var_os("CI").is_none(), "the recording is missing: {}", path.display());
-        eprintln!("skipped: {} is not there, 179 requests are not held against it", path.display());
+        castle_testkit::skipped(&format!("{} is not there, 179 requests are not held against it", path.display()));
         return None;
     };
     Some(serde_json::from_slice(&text).unwrap())

@@ -369,7 +369,7 @@ impl<'s> Keyring<'s> {
                 self.found.ready.push(Identity { source, public, key: Box::new(key), words: None, is_spare: false });
             }
             age::ssh::Identity::Encrypted(_) => {
-                self.found.locked.push(Locked::Ssh { source, public, key: Box::new(key) })
+                self.found.locked.push(Locked::Ssh { source, public, key: Box::new(key) });
             }
             age::ssh::Identity::Unsupported(_) => {
                 self.remark_ssh(format!("{source} is a key of a kind that age does not support: use ed25519 or rsa"));

@@ -35,8 +35,7 @@ fn vendor(name: &str) -> Option<String> {
     if file.is_file() {
         return Some(std::fs::read_to_string(file).unwrap());
     }
-    assert!(std::env::var_os("CI").is_none(), "CI has the vendor's data at {}", file.display());
-    eprintln!("skipped: the vendor's data is not here ({})", file.display());
+    castle_testkit::skipped(&format!("the vendor's data is not here ({})", file.display()));
     None
 }
 

@@ -13,9 +13,8 @@ use crate::{Told, VENDORS_DAY, day, is_there, run, system_doors};
 
 pub(crate) fn has_openssl() -> bool {
     let found = is_there(Path::new("openssl"), &["version"]);
-    assert!(found || std::env::var_os("CI").is_none(), "CI has openssl");
     if !found {
-        eprintln!("skipped: there is no openssl to compare with");
+        castle_testkit::skipped("there is no openssl to compare with");
     }
     found
 }

@@ -1,5 +1,4 @@
 //! The manifests that people really install.
-#![allow(clippy::print_stderr, reason = "a test that cannot go on should say so")]
 
 use castle_seams::Disk;
 use serde_json::Value;
@@ -11,8 +10,7 @@ use crate::kubernetes::body;
 fn documents(file: &str) -> Option<Vec<Value>> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror").join(file);
     let Ok(text) = castle_seams::SystemDisk.read(&path, 8 << 20) else {
-        assert!(std::env::var_os("CI").is_none(), "{} must be there in CI", path.display());
-        eprintln!("skipped: {} is not there", path.display());
+        castle_testkit::skipped(&format!("{} is not there", path.display()));
         return None;
     };
     let text = String::from_utf8(text).unwrap();

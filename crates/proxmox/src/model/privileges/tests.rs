@@ -105,8 +105,10 @@ fn places_follow_the_castle() {
 fn what_is_asked_for_exists_in_its_release() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     if !folder.is_dir() {
-        assert!(std::env::var_os("CI").is_none(), "CI has the vendor's descriptions at {}", folder.display());
-        eprintln!("skipped: the vendor's descriptions of its interface are not here ({})", folder.display());
+        castle_testkit::skipped(&format!(
+            "the vendor's descriptions of its interface are not here ({})",
+            folder.display()
+        ));
         return;
     }
     for (file, release) in [("pve-api-schema.json", NINE), ("pve-api-schema-8.json", EIGHT)] {

@@ -2,7 +2,6 @@
 //!
 //! None of it is part of the project. What is absent is skipped and said so; the data may not be absent in CI.
 #![allow(clippy::disallowed_methods, reason = "the data is on disk")]
-#![allow(clippy::print_stderr, reason = "a test that is skipped should say so")]
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,8 +18,7 @@ use super::{Authority, Configuration, Contract, Secrets};
 pub(crate) fn data(name: &str) -> Option<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/talos").join(name);
     if !file.is_file() {
-        assert!(std::env::var_os("CI").is_none(), "CI has the vendor's data at {}", file.display());
-        eprintln!("skipped: the vendor's data is not here ({})", file.display());
+        castle_testkit::skipped(&format!("the vendor's data is not here ({})", file.display()));
         return None;
     }
     Some(std::fs::read_to_string(file).unwrap())
@@ -122,7 +120,7 @@ const UNKNOWN: &[(&str, &[&str])] = &[
 fn program(variable: &str) -> Option<PathBuf> {
     let program = std::env::var_os(variable).map(PathBuf::from);
     if program.is_none() {
-        eprintln!("skipped: {variable} names no program to compare with; `cargo xtask peers` does");
+        castle_testkit::left_to_peers(&format!("{variable} names no program to compare with"));
     }
     program
 }
