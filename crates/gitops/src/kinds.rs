@@ -72,6 +72,8 @@ pub struct Component {
     pub charts: &'static [&'static str],
     /// The Deployment or DaemonSet that it is nothing without, by its usual name.
     pub workload: &'static str,
+    /// Secrets that it makes itself once it runs, beside its workload.
+    pub secrets: &'static [&'static str],
     /// What it serves.
     pub kinds: &'static [Kinds],
 }
@@ -82,6 +84,8 @@ pub const EXTERNAL_SECRETS: Component = Component {
     namespace: "external-secrets",
     charts: &["external-secrets"],
     workload: "external-secrets",
+    // Made by the cert-controller. Upstream's manifest has it, empty; charts may not.
+    secrets: &["external-secrets-webhook"],
     kinds: &[
         kinds("external-secrets.io", "v1", "ClusterExternalSecret* ClusterSecretStore* ExternalSecret SecretStore"),
         kinds("external-secrets.io", "v1alpha1", "ClusterPushSecret* PushSecret"),
@@ -101,6 +105,8 @@ pub const METALLB: Component = Component {
     namespace: "metallb-system",
     charts: &["metallb"],
     workload: "speaker",
+    // The speakers stay in ContainerCreating until the controller has made the first.
+    secrets: &["memberlist", "metallb-webhook-cert"],
     kinds: &[
         kinds(
             "metallb.io",
@@ -118,6 +124,7 @@ pub const LONGHORN: Component = Component {
     namespace: "longhorn-system",
     charts: &["longhorn"],
     workload: "longhorn-manager",
+    secrets: &["longhorn-webhook-ca", "longhorn-webhook-tls"],
     kinds: &[kinds(
         "longhorn.io",
         "v1beta2",
@@ -133,6 +140,7 @@ pub const FLUX: Component = Component {
     namespace: "flux-system",
     charts: &["flux2", "flux-operator"],
     workload: "kustomize-controller",
+    secrets: &[],
     kinds: &[
         kinds("helm.toolkit.fluxcd.io", "v2", "HelmRelease"),
         kinds("kustomize.toolkit.fluxcd.io", "v1", "Kustomization"),
@@ -145,6 +153,9 @@ pub const FLUX: Component = Component {
         ),
     ],
 };
+
+/// All that castle can install.
+pub(crate) const COMPONENTS: [Component; 4] = [EXTERNAL_SECRETS, METALLB, LONGHORN, FLUX];
 
 /// What Flux 2.9 serves, too, with its controllers for image tags.
 pub const IMAGE_AUTOMATION: &[Kinds] =

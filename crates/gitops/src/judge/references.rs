@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Case, Code, Finding};
+use crate::kinds::COMPONENTS;
 use crate::object::Object;
 
 /// Where the Pods of a kind are.
@@ -66,6 +67,12 @@ fn made(case: &Case<'_>) -> Made {
     made.extend(case.world.stores.iter().map(|name| ("ClusterSecretStore", String::new(), name.clone())));
     for (_, object) in case.forest.objects() {
         let reference = object.reference();
+        let runs = matches!(object.kind(), "Deployment" | "DaemonSet");
+        for component in COMPONENTS.iter().filter(|it| runs && object.name().contains(it.workload)) {
+            made.extend(
+                component.secrets.iter().map(|name| ("Secret", reference.namespace.clone(), (*name).to_owned())),
+            );
+        }
         let mut add = |kind, name: &str| {
             made.insert((kind, reference.namespace.clone(), name.to_owned()));
         };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::flux::{Source, Sources};
-use crate::kinds::{Component, EXTERNAL_SECRETS, FLUX, KUBERNETES, LONGHORN, METALLB, Served};
+use crate::kinds::{COMPONENTS, Component, KUBERNETES, Served};
 use crate::object::{Object, Reference};
 use crate::yaml::{self, YamlError};
 
@@ -141,8 +141,7 @@ impl World {
 
     /// The component that kinds of a group are of.
     pub(crate) fn component_of(&self, group: &str) -> String {
-        let known = [EXTERNAL_SECRETS, METALLB, LONGHORN, FLUX];
-        let component = known.iter().find(|it| it.kinds.iter().any(|kinds| kinds.group == group));
+        let component = COMPONENTS.iter().find(|it| it.kinds.iter().any(|kinds| kinds.group == group));
         component.map_or("castle", |component| component.name).to_owned()
     }
 
