@@ -21,6 +21,7 @@ mod keeping;
 mod leaving;
 mod live;
 mod output;
+mod patches;
 mod planned;
 mod preflight;
 mod project;

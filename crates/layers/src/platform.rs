@@ -12,9 +12,9 @@ use castle_proxmox::steps::{
     DropOldImages, FetchImage, Ground, Guests, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest,
     Standing, Template, unprotect,
 };
-use castle_spec::model::Cni;
 use castle_spec::{Castle, Node};
 
+use crate::cluster::waits_for_nodes;
 use crate::placement::Placed;
 use crate::site::Site;
 use crate::storage::{COPYING, copied_elsewhere};
@@ -285,7 +285,7 @@ pub fn shrink(
         let step = id("drain", name);
         let drained = graph.step(step.clone(), Place::default(), (api.clone(),), drain);
         // Whoever comes is there before someone goes.
-        if design.castle.kubernetes.cni.value == Cni::Flannel {
+        if waits_for_nodes(design.castle) {
             graph.after(step, id("nodes", "ready"));
         }
         let copied = Ready::<Drained>::new(vec![copied_elsewhere(name)], COPYING);
