@@ -235,7 +235,7 @@ fn variables_of(kustomization: &Object, ground: &Ground<'_>) -> (Variables, Vec<
                 variables.is_open |= source.is_open;
             }
             None if source.get("optional").and_then(Value::as_bool) == Some(true) => {
-                variables.is_open |= !ground.is_whole
+                variables.is_open |= !ground.is_whole;
             }
             None => {
                 missing.push((format!("/spec/postBuild/substituteFrom/{index}"), kind, name));

@@ -117,8 +117,11 @@ fn stores(object: &Object, needs: &mut Vec<Need>) {
     }
 }
 
+/// Takes something that is needed: its kind, its name if there is one, where it is named, and how badly it is needed.
+type Take<'t> = dyn FnMut(&'static str, Option<&str>, String, Weight) + 't;
+
 /// What Pods mount, and what their variables are made of.
-fn pods(spec: &Value, place: &str, add: &mut dyn FnMut(&'static str, Option<&str>, String, Weight)) {
+fn pods(spec: &Value, place: &str, add: &mut Take<'_>) {
     let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
     for (index, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
         // The kubelet tries without.
