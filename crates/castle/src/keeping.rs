@@ -22,6 +22,7 @@ use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::doors::Doors;
+use crate::patches::{self, Refusal};
 use crate::project;
 use crate::rehearsal;
 use crate::secret::{members_there, secret};
@@ -224,6 +225,10 @@ impl Kept {
             let bytes = Zeroizing::new(bytes.map_err(|error| error.to_string())?);
             let text = std::str::from_utf8(&bytes).map_err(|_| format!("the patch {file} is not text"))?;
             referred.patches.insert(file, Secret::from(text.to_owned()));
+        }
+        if let Some(refusal) = patches::refused(&self.castle, &self.nodes, &referred.patches).first() {
+            let Refusal { file, why, hint } = refusal;
+            return Err(format!("Talos would refuse the patch {file}: {why}\n  next: {hint}; castle check tells all"));
         }
         for (registry, mirror) in self.castle.talos.mirrors.iter() {
             let Some(reference) = &mirror.credential else { continue };

@@ -22,6 +22,7 @@ mod leaving;
 mod live;
 mod masking;
 mod output;
+mod patches;
 mod planned;
 mod preflight;
 mod project;

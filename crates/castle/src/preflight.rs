@@ -1,9 +1,9 @@
 //! What is wrong with the repository that Flux will follow, told before anything is changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
-use castle_components::source::Source;
 use castle_components::{Fit, choose};
 use castle_engine::Fault;
 use castle_gitops::git::GitError;
@@ -11,6 +11,7 @@ use castle_gitops::{Finding, Severity, Verdict, judge};
 use castle_kubernetes::model::Object;
 use castle_layers::{doctor, preflight as layer};
 use castle_seams::deadline;
+use castle_secrets::Secret;
 use castle_spec::ComponentName;
 use serde_json::{Value, json};
 
@@ -24,6 +25,8 @@ use crate::stand::with_next;
 const LOOKING: Duration = Duration::from_secs(10);
 /// Beyond this nobody reads on; the rest is counted.
 const MOST_SHOWN: usize = 20;
+/// So many other places of one cause are shown.
+const MOST_PLACES: usize = 5;
 /// The check's name for the doctor.
 const CHECK: &str = "git-tree";
 /// What shows all that is found.
@@ -59,8 +62,19 @@ pub(crate) async fn judged(
     manifests: &Manifests,
 ) -> Result<Judged, Unread> {
     let found = repository.tree().await?;
-    let verdict = judge(&found.tree, &layer::world(&kept.castle, entry, manifests));
+    let patches = patches(kept);
+    let given = layer::Given { nodes: &kept.nodes, entry, manifests, patches: &patches };
+    let verdict = judge(&found.tree, &layer::world(&kept.castle, &given));
     Ok(Judged { url: repository.url.clone(), commit: found.commit, verdict })
+}
+
+/// The patches of configurations, as far as they can be read: what is wrong with them is told elsewhere.
+fn patches(kept: &Kept) -> Vec<Secret> {
+    let files: BTreeSet<&String> = kept.nodes.iter().flat_map(|node| &node.patches).collect();
+    let folder = kept.file.parent().unwrap_or(Path::new(""));
+    let read = |file: &&String| kept.doors.disk.read(&folder.join(file), castle_spec::MAX_BYTES).ok();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok().map(Secret::from);
+    files.iter().filter_map(read).filter_map(text).collect()
 }
 
 /// Looks at the repository that castle.yaml names, by what is at hand of the manifests.
@@ -100,8 +114,7 @@ pub(crate) async fn at_hand(kept: &Kept) -> Manifests {
     let has_mirror = pinned.supply.mirror().is_some();
     let chosen = choose(&pinned.castle, pinned.lock.as_ref(), has_mirror).unwrap_or_default();
     let fit = Fit::of(&pinned.castle, &pinned.nodes);
-    for chosen in chosen.iter().filter(|it| has_mirror || matches!(it.entry.source, Source::StandIn | Source::File(_)))
-    {
+    for chosen in chosen.iter().filter(|it| pinned.supply.is_at_hand(&it.entry)) {
         if let Ok(objects) = pinned.supply.objects(chosen, &fit).await {
             manifests.insert(chosen.wanted.name, objects);
         }
@@ -186,7 +199,7 @@ impl Judged {
 
     fn examined(&self) -> Vec<doctor::Finding> {
         let wrong = |finding: &Finding| {
-            let Finding { code, file, line, subject, why, fix } = finding;
+            let Finding { code, file, line, subject, why, fix, .. } = finding;
             let evidence = format!("{subject}: {why} ({})", code.text());
             doctor::Finding::wrong(CHECK, format!("{file}:{line}"), evidence).next(fix)
         };
@@ -215,10 +228,11 @@ impl Judged {
     /// All that was found, for programs.
     pub(crate) fn problems(&self) -> Vec<Value> {
         let object = |finding: &Finding| {
-            let Finding { code, file, line, subject, why, fix } = finding;
+            let Finding { code, file, line, subject, why, fix, also, .. } = finding;
+            let also: Vec<Value> = also.iter().map(|(file, line)| json!({"file": file, "line": line})).collect();
             json!({
                 "code": code.text(), "severity": code.severity().word(), "file": file, "line": line, "subject": subject,
-                "summary": why, "hint": fix, "docs": format!("docs/gitops.md#{}", code.text()),
+                "summary": why, "hint": fix, "docs": format!("docs/gitops.md#{}", code.text()), "also": also,
             })
         };
         self.verdict.findings.iter().map(object).collect()
@@ -232,8 +246,16 @@ pub(crate) fn unread(why: &str) -> Value {
 
 /// A finding for people: what and where, why, and what to do.
 pub(crate) fn shown(finding: &Finding) -> String {
-    let Finding { code, file, line, subject, why, fix } = finding;
-    format!("{}[{}]: {subject}\n  at {file}:{line}\n  {why}\n  fix: {fix}\n", mark(code.severity()), code.text())
+    let Finding { code, file, line, subject, why, fix, also, .. } = finding;
+    let more = match (also.len(), also.iter().take(MOST_PLACES).map(|(file, line)| format!("{file}:{line}"))) {
+        (0, _) => String::new(),
+        (count, places) => {
+            let rest = if count > MOST_PLACES { ", ..." } else { "" };
+            format!("\n  also at {}{rest}", places.collect::<Vec<_>>().join(", "))
+        }
+    };
+    let (mark, code) = (mark(code.severity()), code.text());
+    format!("{mark}[{code}]: {subject}\n  at {file}:{line}\n  {why}{more}\n  fix: {fix}\n")
 }
 
 fn mark(severity: Severity) -> &'static str {

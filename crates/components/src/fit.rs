@@ -19,6 +19,8 @@ pub struct Fit {
     pub is_small: bool,
     /// Whether Flux's controllers for image tags are wanted.
     pub has_image_automation: bool,
+    /// Whether Flux's source-watcher is wanted.
+    pub has_source_watcher: bool,
 }
 
 impl Fit {
@@ -37,6 +39,7 @@ impl Fit {
             is_without_workers,
             is_small: working.iter().map(|node| node.cores.value).sum::<u32>() < SMALL_CORES,
             has_image_automation: castle.gitops.as_ref().is_some_and(|gitops| gitops.image_automation.value),
+            has_source_watcher: castle.has_source_watcher(),
         }
     }
 }
@@ -65,6 +68,7 @@ mod tests {
             is_without_workers: false,
             is_small: false,
             has_image_automation: false,
+            has_source_watcher: false,
         };
         assert_eq!(large, expected);
         let small = fit("{controlPlanes: {count: 1, firstAddress: 10.0.0.11, cores: 4}}");

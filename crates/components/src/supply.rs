@@ -148,6 +148,13 @@ impl Supply {
         self.mirror.as_ref()
     }
 
+    /// Whether a manifest can be had without asking anybody for it.
+    #[must_use]
+    pub fn is_at_hand(&self, entry: &Entry) -> bool {
+        let is_near = matches!(entry.source, Source::StandIn | Source::File(_));
+        is_near || self.mirror.is_some() || self.cached(&entry.sha256).is_some()
+    }
+
     /// The text of a manifest, which is what its entry pins.
     ///
     /// # Errors

@@ -273,6 +273,7 @@ fn objects_are_adapted_and_patched() {
             is_without_workers: true,
             is_small: true,
             has_image_automation: false,
+            has_source_watcher: false,
         };
         let mut chosen = Chosen {
             wanted: WantedComponent {

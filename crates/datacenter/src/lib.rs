@@ -58,6 +58,7 @@ pub use machines::{CloudInit, Machine};
 pub use proxmox::api::Version;
 pub use proxmox::{Download, checksum};
 pub use snapshot::{GuestView, Snapshot, VolumeView};
+pub use talos::config::misread::Misread;
 pub use talos::credentials::CERTIFICATE_HEADER;
 pub use talos::node::Stage;
 pub use talos::views::{ClusterView, KubernetesNodeView, MemberView, NodeView};
@@ -66,3 +67,10 @@ pub use transport::loopback::{ServeError, Serving};
 pub use transport::{PORT, VAULT_PORT};
 pub use witness::{Asked, Called, Fate, Reply, Witness};
 pub use world::tasks::{Ending, TaskRecord};
+
+/// What a node of this minor version of Talos 1 would not read in documents that are merged into its configuration. By the model that the
+/// embedded nodes read by, which is held against the vendor's own schema; places are told, never values.
+#[must_use]
+pub fn misread(minor: u32, patch: &str) -> Vec<Misread> {
+    talos::config::misread::misread(minor, patch)
+}

@@ -7,18 +7,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use crate::kustomize::{self, BuildError, Note};
+use crate::kustomize::{self, BuildError, Built, Note};
 use crate::object::Object;
 use crate::substitute::{SubstituteError, substitute};
 use crate::tree::{Tree, joined};
 use crate::yaml;
 
-pub(crate) use forest::grow;
 pub use forest::{Forest, Group};
-pub(crate) use variables::{Source, Sources};
+pub(crate) use forest::{grow, is_elsewhere, source};
+pub(crate) use variables::{Source, Sources, is_unknown};
 
 /// The group of Flux's Kustomizations.
 pub(crate) const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io";
+/// The group of its releases.
+pub(crate) const HELM: &str = "helm.toolkit.fluxcd.io";
+/// The group of its sources.
+pub(crate) const SOURCE: &str = "source.toolkit.fluxcd.io";
 const SUBSTITUTE: &str = "kustomize.toolkit.fluxcd.io/substitute";
 
 /// What one Kustomization comes to.
@@ -28,6 +32,10 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<Note>,
     /// For each object whose variables are not all known: which are missing. None, if Flux would leave them all as they are.
     pub(crate) missing: Vec<(Object, BTreeSet<String>)>,
+    /// Encrypted files that generators read.
+    pub(crate) sealed: Vec<Note>,
+    /// Keys of the kustomization file that Flux drops.
+    pub(crate) dropped: Vec<Note>,
 }
 
 /// What is known of the variables of a Kustomization.
@@ -36,6 +44,8 @@ pub(crate) struct Variables {
     pub(crate) values: BTreeMap<String, String>,
     /// Whether there may be more than these.
     pub(crate) is_open: bool,
+    /// Whether Flux leaves empty what has no value, as it did before 2.9.
+    pub(crate) is_lenient: bool,
 }
 
 /// Builds the folder of a Flux Kustomization, and substitutes its variables.
@@ -44,7 +54,7 @@ pub(crate) struct Variables {
 ///
 /// [`BuildError`] where Flux would fail to build it. That a variable is missing is one, too.
 pub fn build(tree: &Tree, kustomization: &Object) -> Result<Vec<Object>, BuildError> {
-    let variables = Variables { values: inline(kustomization), is_open: false };
+    let variables = Variables { values: inline(kustomization), ..Variables::default() };
     let outcome = outcome(tree, kustomization, &variables)?;
     match outcome.missing.iter().find(|(_, names)| !names.is_empty()) {
         None => Ok(outcome.objects),
@@ -72,12 +82,17 @@ pub(crate) fn outcome(tree: &Tree, kustomization: &Object, variables: &Variables
     let line = kustomization.line("/spec/path");
     let here = |what: &str| BuildError::new(&kustomization.file, line, what);
     let folder = folder(kustomization).ok_or_else(|| here("spec.path leads out of the repository"))?;
-    let built = kustomize::build(tree, &folder, &spec)?;
-    let mut outcome = Outcome { objects: built.objects, notes: built.notes, missing: Vec::new() };
+    let Built { objects, notes, sealed, dropped } = kustomize::build(tree, &folder, &spec)?;
+    let mut outcome = Outcome { objects, notes, missing: Vec::new(), sealed, dropped };
     if !spec["postBuild"].is_null() && (variables.is_open || !variables.values.is_empty()) {
         for object in &mut outcome.objects {
             match substituted(object, variables) {
-                Ok(value) => object.value = value,
+                Ok((value, names)) => {
+                    if !names.is_empty() {
+                        outcome.missing.push((object.clone(), names));
+                    }
+                    object.value = value;
+                }
                 Err(Failure::Missing(names)) => outcome.missing.push((object.clone(), names)),
                 Err(Failure::Wrong(what)) => return Err(BuildError::new(&object.file, object.line(""), &what)),
             }
@@ -109,20 +124,27 @@ enum Failure {
     Wrong(String),
 }
 
-/// An object with its variables substituted, the way Flux does it: in its text.
-fn substituted(object: &Object, variables: &Variables) -> Result<Value, Failure> {
+/// An object with its variables substituted, the way Flux does it: in its text. With it the names of those that came out empty.
+fn substituted(object: &Object, variables: &Variables) -> Result<(Value, BTreeSet<String>), Failure> {
     let at = SUBSTITUTE.replace('/', "~1");
     let is_disabled =
         ["labels", "annotations"].iter().any(|place| object.text(&format!("/metadata/{place}/{at}")) == "disabled");
     if is_disabled {
-        return Ok(object.value.clone());
+        return Ok((object.value.clone(), BTreeSet::new()));
     }
+    let mut empty = BTreeSet::new();
     let source = yaml::emit(&object.value);
     let text = match substitute(&source, &variables.values) {
         Err(SubstituteError::Missing(names)) if variables.is_open => {
             let mut guessed = variables.values.clone();
             guessed.extend(names.into_iter().map(|name| (name, variables::UNKNOWN.to_owned())));
             substitute(&source, &guessed)
+        }
+        Err(SubstituteError::Missing(names)) if variables.is_lenient => {
+            let mut known = variables.values.clone();
+            known.extend(names.iter().map(|name| (name.clone(), String::new())));
+            empty = names;
+            substitute(&source, &known)
         }
         other => other,
     };
@@ -133,5 +155,6 @@ fn substituted(object: &Object, variables: &Variables) -> Result<Value, Failure>
     let documents = yaml::read_old(&text)
         .map_err(|error| Failure::Wrong(format!("with its variables substituted it is no YAML any more: {error}")))?;
     let value = documents.into_iter().next().map(|document| document.value);
-    value.ok_or_else(|| Failure::Wrong("with its variables substituted nothing is left of it".to_owned()))
+    let value = value.ok_or_else(|| Failure::Wrong("with its variables substituted nothing is left of it".to_owned()));
+    Ok((value?, empty))
 }

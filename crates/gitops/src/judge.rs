@@ -3,20 +3,28 @@
 //! A finding is an error if Flux would stop or do harm, a warning if it would do worse than it could, and a note if something
 //! could not be judged here. The same tree and world give the same findings in the same order.
 
+mod addresses;
+mod fields;
 mod groups;
+mod makers;
 mod namespaces;
 mod order;
 mod owners;
 mod references;
+mod releases;
 mod served;
+mod sources;
 mod workloads;
 mod world;
+
+use std::collections::BTreeMap;
 
 use crate::flux::{Forest, grow};
 use crate::object::Object;
 use crate::tree::Tree;
 use order::Order;
 
+pub use addresses::Taken;
 pub use world::World;
 
 /// How much a finding weighs.
@@ -76,22 +84,34 @@ codes! {
     BuildFailed = "build-failed", Error;
     /// A variable has neither a value nor a default.
     VariableMissing = "variable-missing", Error;
+    /// A variable comes out empty, or as it is written.
+    VariableUnset = "variable-unset", Warning;
     /// A ConfigMap or Secret that variables come from is made by nobody.
     SubstitutionSourceMissing = "substitution-source-missing", Error;
+    /// A source that a Kustomization or a release names is made by nobody.
+    SourceMissing = "source-missing", Error;
+    /// An object of Flux's has a field that its kind does not have, or lacks one that it must have.
+    FieldUnknown = "field-unknown", Error;
+    /// A key of a kustomization file means nothing.
+    KeyDropped = "key-dropped", Warning;
+    /// A symbolic link is not in what Flux builds.
+    LinkDropped = "link-dropped", Warning;
     /// Nothing in the cluster serves a kind, or not this version of it.
     KindNotServed = "kind-not-served", Error;
     /// A custom resource comes together with what makes its kind.
     OperatorInSameGroup = "operator-in-same-group", Error;
     /// A custom resource may come before what makes its kind.
     OperatorNotAwaited = "operator-not-awaited", Warning;
-    /// Kustomizations wait for each other.
+    /// Kustomizations or releases wait for each other.
     DependsOnCycle = "depends-on-cycle", Error;
-    /// A Kustomization waits for one that does not exist.
+    /// A Kustomization or a release waits for one that does not exist.
     DependsOnUnknown = "depends-on-unknown", Error;
     /// A namespace is made by nobody.
     NamespaceMissing = "namespace-missing", Error;
     /// A namespace is made, but perhaps after its content.
-    NamespaceLate = "namespace-late", Error;
+    NamespaceLate = "namespace-late", Warning;
+    /// A namespace of castle's gets something from the repository, and would go with it.
+    NamespaceShared = "namespace-shared", Warning;
     /// Castle owns an object that the repository declares.
     OwnedObject = "owned-object", Error;
     /// The repository installs a component that castle installs.
@@ -100,12 +120,16 @@ codes! {
     ComponentMissing = "component-missing", Error;
     /// A Secret is made by nobody.
     SecretMissing = "secret-missing", Error;
+    /// A Secret is made by nobody that is not needed to run.
+    SecretAbsent = "secret-absent", Warning;
     /// A ConfigMap is made by nobody.
     ConfigMapMissing = "config-map-missing", Error;
     /// A secret store is made by nobody.
     StoreMissing = "store-missing", Error;
     /// An encrypted file would be applied as it is.
     SopsWithoutDecryption = "sops-without-decryption", Error;
+    /// Addresses for services are taken already.
+    AddressTaken = "address-taken", Error;
     /// Several Pods share a volume that only one node can mount.
     ReplicasOnOneVolume = "replicas-on-one-volume", Error;
     /// Others wait for a chart that takes long.
@@ -133,6 +157,10 @@ pub struct Finding {
     pub why: String,
     /// What to do.
     pub fix: String,
+    /// Where else the same cause shows: files and lines.
+    pub also: Vec<(String, usize)>,
+    /// What findings of the same kind share if mending it mends them all; empty if it is alone.
+    pub(crate) cause: String,
 }
 
 impl Finding {
@@ -151,7 +179,14 @@ impl Finding {
             subject: object.reference().to_string(),
             why: why.into(),
             fix: fix.into(),
+            also: Vec::new(),
+            cause: String::new(),
         }
+    }
+
+    /// The same, told once with all others of its kind that have this cause.
+    pub(crate) fn because(self, cause: impl Into<String>) -> Self {
+        Self { cause: cause.into(), ..self }
     }
 }
 
@@ -161,7 +196,18 @@ pub(crate) struct Case<'c> {
     pub(crate) world: &'c World,
     pub(crate) forest: &'c Forest,
     pub(crate) order: Order,
+    /// Something that was not read and may bring whatever is missing.
+    pub(crate) unread: Option<String>,
     pub(crate) findings: Vec<Finding>,
+}
+
+impl Case<'_> {
+    /// What is told of something that nobody makes: what castle did not read is never called missing.
+    pub(crate) fn unless_unread(&self, object: &Object, pointer: &str, what: &str, missing: Finding) -> Finding {
+        let Some(unread) = &self.unread else { return missing };
+        let why = format!("castle cannot tell who makes {what}: perhaps {unread}");
+        Finding::of(Code::NotJudged, object, pointer, why, "nothing, if that does").because("unread")
+    }
 }
 
 /// What was found, and what it was found in.
@@ -185,19 +231,43 @@ impl Verdict {
 #[must_use]
 pub fn judge(tree: &Tree, world: &World) -> Verdict {
     let tree = &tree.as_fetched();
-    let forest = grow(tree, &world.entry, &world.sources());
+    let forest = grow(tree, &world.entry, &world.sources(), world.is_lenient());
     let order = Order::of(&forest);
-    let mut case = Case { tree, world, forest: &forest, order, findings: Vec::new() };
+    let mut case = Case { tree, world, forest: &forest, order, unread: forest.unread(), findings: Vec::new() };
     groups::judge(&mut case);
+    sources::judge(&mut case);
+    releases::judge(&mut case);
+    fields::judge(&mut case);
     served::judge(&mut case);
     owners::judge(&mut case);
     namespaces::judge(&mut case);
     references::judge(&mut case);
+    addresses::judge(&mut case);
     workloads::judge(&mut case);
-    let mut findings = case.findings;
+    let findings = told_once(case.findings);
+    Verdict { forest, findings }
+}
+
+/// The findings in order, those of one cause as one.
+fn told_once(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by(|one, other| {
         (&one.file, one.line, one.code, &one.why).cmp(&(&other.file, other.line, other.code, &other.why))
     });
     findings.dedup();
-    Verdict { forest, findings }
+    let mut told: Vec<Finding> = Vec::new();
+    let mut known: BTreeMap<(Code, String), usize> = BTreeMap::new();
+    for finding in findings {
+        let key = (finding.code, finding.cause.clone());
+        match known.get(&key).and_then(|at| told.get_mut(*at)) {
+            Some(first) if !finding.cause.is_empty() => first.also.push((finding.file, finding.line)),
+            _ => {
+                known.insert(key, told.len());
+                told.push(finding);
+            }
+        }
+    }
+    for finding in told.iter_mut().filter(|finding| !finding.also.is_empty()) {
+        finding.why += &format!("; so it is with {} more", finding.also.len());
+    }
+    told
 }

@@ -1,6 +1,11 @@
 //! Which kinds are served by whom.
 
+pub(crate) mod fields;
+mod kubernetes;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) use kubernetes::{ApiServer, KUBERNETES};
 
 /// Kinds of one version of one group, by their names; a `*` behind one says that it has no namespace.
 #[derive(Clone, Copy, Debug)]
@@ -17,50 +22,6 @@ const fn kinds(group: &'static str, version: &'static str, names: &'static str) 
     Kinds { group, version, names }
 }
 
-/// What Kubernetes 1.36 serves by itself, as its API server tells.
-pub(crate) const KUBERNETES: &[Kinds] = &[
-    kinds(
-        "",
-        "v1",
-        "Binding ComponentStatus* ConfigMap Endpoints Event LimitRange Namespace* Node* PersistentVolume* PersistentVolumeClaim Pod \
-         PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount",
-    ),
-    kinds("apiregistration.k8s.io", "v1", "APIService*"),
-    kinds("apps", "v1", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
-    kinds("events.k8s.io", "v1", "Event"),
-    kinds("authentication.k8s.io", "v1", "SelfSubjectReview* TokenReview*"),
-    kinds(
-        "authorization.k8s.io",
-        "v1",
-        "LocalSubjectAccessReview SelfSubjectAccessReview* SelfSubjectRulesReview* SubjectAccessReview*",
-    ),
-    kinds("autoscaling", "v2", "HorizontalPodAutoscaler"),
-    kinds("autoscaling", "v1", "HorizontalPodAutoscaler"),
-    kinds("batch", "v1", "CronJob Job"),
-    kinds("certificates.k8s.io", "v1", "CertificateSigningRequest*"),
-    kinds("networking.k8s.io", "v1", "IPAddress* Ingress IngressClass* NetworkPolicy ServiceCIDR*"),
-    kinds("policy", "v1", "PodDisruptionBudget"),
-    kinds("rbac.authorization.k8s.io", "v1", "ClusterRole* ClusterRoleBinding* Role RoleBinding"),
-    kinds(
-        "storage.k8s.io",
-        "v1",
-        "CSIDriver* CSINode* CSIStorageCapacity StorageClass* VolumeAttachment* VolumeAttributesClass*",
-    ),
-    kinds(
-        "admissionregistration.k8s.io",
-        "v1",
-        "MutatingAdmissionPolicy* MutatingAdmissionPolicyBinding* MutatingWebhookConfiguration* ValidatingAdmissionPolicy* \
-         ValidatingAdmissionPolicyBinding* ValidatingWebhookConfiguration*",
-    ),
-    kinds("apiextensions.k8s.io", "v1", "CustomResourceDefinition*"),
-    kinds("scheduling.k8s.io", "v1", "PriorityClass*"),
-    kinds("coordination.k8s.io", "v1", "Lease"),
-    kinds("node.k8s.io", "v1", "RuntimeClass*"),
-    kinds("discovery.k8s.io", "v1", "EndpointSlice"),
-    kinds("resource.k8s.io", "v1", "DeviceClass* ResourceClaim ResourceClaimTemplate ResourceSlice*"),
-    kinds("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema* PriorityLevelConfiguration*"),
-];
-
 /// A component that castle can install, as far as a repository can collide with it or rely on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Component {
@@ -72,6 +33,12 @@ pub struct Component {
     pub charts: &'static [&'static str],
     /// The Deployment or DaemonSet that it is nothing without, by its usual name.
     pub workload: &'static str,
+    /// All its Deployments, by their usual names.
+    pub deployments: &'static [&'static str],
+    /// All its DaemonSets.
+    pub daemon_sets: &'static [&'static str],
+    /// Secrets that it makes itself once it runs, beside its workload.
+    pub secrets: &'static [&'static str],
     /// What it serves.
     pub kinds: &'static [Kinds],
 }
@@ -82,6 +49,10 @@ pub const EXTERNAL_SECRETS: Component = Component {
     namespace: "external-secrets",
     charts: &["external-secrets"],
     workload: "external-secrets",
+    deployments: &["external-secrets", "external-secrets-cert-controller", "external-secrets-webhook"],
+    daemon_sets: &[],
+    // Made by the cert-controller. Upstream's manifest has it, empty; charts may not.
+    secrets: &["external-secrets-webhook"],
     kinds: &[
         kinds("external-secrets.io", "v1", "ClusterExternalSecret* ClusterSecretStore* ExternalSecret SecretStore"),
         kinds("external-secrets.io", "v1alpha1", "ClusterPushSecret* PushSecret"),
@@ -101,6 +72,10 @@ pub const METALLB: Component = Component {
     namespace: "metallb-system",
     charts: &["metallb"],
     workload: "speaker",
+    deployments: &["controller"],
+    daemon_sets: &["speaker"],
+    // The speakers stay in ContainerCreating until the controller has made the first.
+    secrets: &["memberlist", "metallb-webhook-cert"],
     kinds: &[
         kinds(
             "metallb.io",
@@ -118,6 +93,9 @@ pub const LONGHORN: Component = Component {
     namespace: "longhorn-system",
     charts: &["longhorn"],
     workload: "longhorn-manager",
+    deployments: &["longhorn-driver-deployer", "longhorn-ui"],
+    daemon_sets: &["longhorn-manager"],
+    secrets: &["longhorn-webhook-ca", "longhorn-webhook-tls"],
     kinds: &[kinds(
         "longhorn.io",
         "v1beta2",
@@ -133,6 +111,9 @@ pub const FLUX: Component = Component {
     namespace: "flux-system",
     charts: &["flux2", "flux-operator"],
     workload: "kustomize-controller",
+    deployments: &["helm-controller", "kustomize-controller", "notification-controller", "source-controller"],
+    daemon_sets: &[],
+    secrets: &[],
     kinds: &[
         kinds("helm.toolkit.fluxcd.io", "v2", "HelmRelease"),
         kinds("kustomize.toolkit.fluxcd.io", "v1", "Kustomization"),
@@ -145,6 +126,15 @@ pub const FLUX: Component = Component {
         ),
     ],
 };
+
+/// All that castle can install.
+pub(crate) const COMPONENTS: [Component; 4] = [EXTERNAL_SECRETS, METALLB, LONGHORN, FLUX];
+
+/// What Flux 2.8 serves, too, and 2.9 no more.
+pub(crate) const FLUX_2_8: &[Kinds] = &[kinds("notification.toolkit.fluxcd.io", "v1beta2", "Alert Provider Receiver")];
+
+/// What Flux serves with its source-watcher.
+pub const SOURCE_WATCHER: &[Kinds] = &[kinds("source.extensions.fluxcd.io", "v1beta1", "ArtifactGenerator")];
 
 /// What Flux 2.9 serves, too, with its controllers for image tags.
 pub const IMAGE_AUTOMATION: &[Kinds] =
@@ -170,6 +160,17 @@ const CHARTS: &[(&str, &[Kinds])] = &[
     ),
     (
         "kube-prometheus-stack",
+        &[
+            kinds(
+                "monitoring.coreos.com",
+                "v1",
+                "Alertmanager PodMonitor Probe Prometheus PrometheusRule ServiceMonitor ThanosRuler",
+            ),
+            kinds("monitoring.coreos.com", "v1alpha1", "AlertmanagerConfig PrometheusAgent ScrapeConfig"),
+        ],
+    ),
+    (
+        "prometheus-operator-crds",
         &[
             kinds(
                 "monitoring.coreos.com",
@@ -212,6 +213,19 @@ impl Served {
         for kinds in all {
             for name in kinds.names.split_whitespace() {
                 self.add(kinds.group, kinds.version, name.trim_end_matches('*'), name.ends_with('*'));
+            }
+        }
+    }
+
+    /// Takes the version of these kinds away.
+    pub(crate) fn remove_all(&mut self, kinds: &Kinds) {
+        for name in kinds.names.split_whitespace() {
+            let key = (kinds.group.to_owned(), name.trim_end_matches('*').to_owned());
+            if let Some(known) = self.0.get_mut(&key) {
+                known.versions.remove(kinds.version);
+                if known.versions.is_empty() {
+                    self.0.remove(&key);
+                }
             }
         }
     }

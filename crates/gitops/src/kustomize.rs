@@ -22,7 +22,7 @@ use thiserror::Error;
 use crate::object::Object;
 use crate::tree::{Tree, joined};
 use crate::yaml::Lines;
-use file::Kustomization;
+use file::{Kustomization, Read};
 use generate::Place;
 use piece::Piece;
 
@@ -57,6 +57,8 @@ pub(crate) struct Note {
     pub(crate) file: String,
     pub(crate) line: usize,
     pub(crate) what: String,
+    /// Whether objects may come from it of which nobody here knows.
+    pub(crate) hides: bool,
 }
 
 /// What a folder comes to.
@@ -64,13 +66,25 @@ pub(crate) struct Note {
 pub(crate) struct Built {
     pub(crate) objects: Vec<Object>,
     pub(crate) notes: Vec<Note>,
+    /// Encrypted files that generators read.
+    pub(crate) sealed: Vec<Note>,
+    /// Keys that Flux drops.
+    pub(crate) dropped: Vec<Note>,
 }
 
 /// Builds a folder as kustomize-controller does for an object with this spec. Without a kustomization file everything below is taken.
 pub(crate) fn build(tree: &Tree, folder: &str, spec: &Value) -> Result<Built, BuildError> {
-    let mut builder = Builder { tree, files_left: MAX_FILES, notes: Vec::new() };
+    let (notes, sealed) = (Vec::new(), Vec::new());
+    let mut builder = Builder { tree, files_left: MAX_FILES, notes, sealed };
+    let mut dropped = Vec::new();
     let mut kustomization = match builder.file_of(folder) {
-        Some(file) => builder.read(folder, &file)?,
+        Some(file) => {
+            // Flux reads this one file and writes it anew: what it does not know is not in it any more.
+            let (read, unknown) = builder.read(folder, &file)?;
+            let note = |key: String| Note { file: file.clone(), line: read.line(&key), what: key, hides: false };
+            dropped = unknown.into_iter().map(note).collect();
+            read
+        }
         None => builder.scanned(folder),
     };
     kustomization.overlaid(spec);
@@ -83,13 +97,16 @@ pub(crate) fn build(tree: &Tree, folder: &str, spec: &Value) -> Result<Built, Bu
         let local = piece.value.pointer("/metadata/annotations/config.kubernetes.io~1local-config");
         !piece.value.is_null() && local.is_none_or(|value| value != "true")
     });
-    Ok(Built { objects: pieces.into_iter().map(Piece::into_object).collect(), notes: builder.notes })
+    let objects = pieces.into_iter().map(Piece::into_object).collect();
+    Ok(Built { objects, notes: builder.notes, sealed: builder.sealed, dropped })
 }
+
 struct Builder<'t> {
     tree: &'t Tree,
     /// How many more kustomization files may be read.
     files_left: usize,
     notes: Vec<Note>,
+    sealed: Vec<Note>,
 }
 
 impl Builder<'_> {
@@ -98,20 +115,26 @@ impl Builder<'_> {
         FILES.iter().filter_map(|name| joined(folder, name)).find(|path| self.tree.file(path).is_some())
     }
 
-    fn read(&mut self, folder: &str, file: &str) -> Result<Kustomization, BuildError> {
+    /// Reads a kustomization file, and names the keys that Kustomize does not know.
+    fn read(&mut self, folder: &str, file: &str) -> Result<(Kustomization, Vec<String>), BuildError> {
         self.files_left = self.files_left.checked_sub(1).ok_or_else(|| {
             BuildError::new(file, 1, "kustomizations include each other without end, or far too many of them")
         })?;
-        let (read, unknown) = Kustomization::read(folder, file, self.text(file)?)?;
-        for key in unknown {
-            self.note(file, read.line(&key), &format!("`{key}` of a kustomization file"));
+        let Read { kustomization, unsupported, unknown } = Kustomization::read(folder, file, self.text(file)?)?;
+        for (key, hides) in unsupported {
+            let (line, what) = (kustomization.line(key), format!("`{key}` of a kustomization file"));
+            self.notes.push(Note { file: file.to_owned(), line, what, hides });
         }
-        Ok(read)
+        Ok((kustomization, unknown))
     }
 
     /// Reads one that another names: it must say something, and be of the kind that is named there.
     fn read_inner(&mut self, folder: &str, file: &str, kind: &str) -> Result<Kustomization, BuildError> {
-        let read = self.read(folder, file)?;
+        let (read, unknown) = self.read(folder, file)?;
+        if let Some(key) = unknown.first() {
+            let what = format!("`{key}` is no key of a kustomization file: Kustomize refuses it");
+            return Err(read.wrong(read.line(key), &what));
+        }
         if read.is_empty() {
             return Err(read.wrong(1, "a kustomization file that says nothing"));
         }
@@ -123,7 +146,11 @@ impl Builder<'_> {
     }
 
     /// What Flux makes of a folder without such a file: all manifests below it.
-    fn scanned(&self, folder: &str) -> Kustomization {
+    fn scanned(&mut self, folder: &str) -> Kustomization {
+        for file in self.tree.oversized_below(folder).filter(|path| path.ends_with(".yaml") || path.ends_with(".yml")) {
+            let what = format!("{file}, which is larger than castle reads");
+            self.notes.push(Note { file: file.to_owned(), line: 1, what, hides: true });
+        }
         let mut resources: Vec<String> = Vec::new();
         for (path, _) in self.tree.below(folder) {
             if !path.ends_with(".yaml") && !path.ends_with(".yml") {
@@ -153,7 +180,19 @@ impl Builder<'_> {
     }
 
     fn note(&mut self, file: &str, line: usize, what: &str) {
-        self.notes.push(Note { file: file.to_owned(), line, what: what.to_owned() });
+        self.notes.push(Note { file: file.to_owned(), line, what: what.to_owned(), hides: true });
+    }
+
+    /// Why nothing is at a path.
+    fn absent(&self, own: &Kustomization, path: &str, line: usize) -> BuildError {
+        let link = joined(&own.folder, path).and_then(|place| self.tree.link(&place).map(str::to_owned));
+        let what = match link {
+            Some(link) => format!(
+                "{path} is not in what Flux builds: {link} is a symbolic link, and Flux drops those; commit the file itself"
+            ),
+            None => format!("{path} is not there"),
+        };
+        own.wrong(line, &what)
     }
 
     /// Adds what a kustomization brings, and changes all that is there as it says.
@@ -167,7 +206,13 @@ impl Builder<'_> {
         for (key, kind) in [("configMapGenerator", "ConfigMap"), ("secretGenerator", "Secret")] {
             for (line, args) in own.list(key) {
                 let place = Place { tree: self.tree, folder: &own.folder, file: &own.file, line };
-                let made = generate::generate(kind, args, &own.value["generatorOptions"], &place)?;
+                let (made, sealed) = generate::generate(kind, args, &own.value["generatorOptions"], &place)?;
+                self.sealed.extend(sealed.into_iter().map(|what| Note {
+                    file: own.file.clone(),
+                    line,
+                    what,
+                    hides: false,
+                }));
                 generate::absorb(pieces, made, args["behavior"].as_str().unwrap_or("create"))
                     .map_err(|why| own.wrong(line, &why))?;
             }
@@ -180,7 +225,7 @@ impl Builder<'_> {
                 if self.is_remote(own, path, line) {
                     continue;
                 }
-                return Err(own.wrong(line, &format!("the component {path} is not there")));
+                return Err(self.absent(own, path, line));
             };
             let component = self.read_inner(&folder, &file, "Component")?;
             self.accumulate(&component, pieces, depth + 1)?;
@@ -208,8 +253,11 @@ impl Builder<'_> {
                 let inner = self.read_inner(&folder, &file, "Kustomization")?;
                 self.accumulate(&inner, &mut new, depth + 1)?;
             }
+            Some(file) if self.tree.is_oversized(&file) => {
+                self.note(&own.file, line, &format!("{path}, which is larger than castle reads"));
+            }
             _ if self.is_remote(own, path, line) => {}
-            _ => return Err(own.wrong(line, &format!("{path} is not there"))),
+            _ => return Err(self.absent(own, path, line)),
         }
         for piece in new {
             let id = piece.id();

@@ -1,6 +1,6 @@
 //! The files of a GitOps repository: read once, then only looked at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,6 +32,10 @@ pub enum TreeError {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tree {
     files: BTreeMap<String, Arc<[u8]>>,
+    /// Symbolic links. Flux drops them when it packs what it has fetched, wherever they lead.
+    links: BTreeSet<String>,
+    /// Files that are larger than castle reads, and so were not.
+    oversized: BTreeSet<String>,
 }
 
 /// The file that tells Flux what to leave out, in the words of `.gitignore`.
@@ -45,10 +49,24 @@ impl Tree {
     /// The tree of these files.
     #[must_use]
     pub fn new(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
-        Self { files: files.into_iter().map(|(path, bytes)| (path, bytes.into())).collect() }
+        let files = files.into_iter().map(|(path, bytes)| (path, bytes.into())).collect();
+        Self { files, ..Self::default() }
     }
 
-    /// Reads a folder. What git keeps for itself is left out, and so is what is neither a file nor a folder.
+    /// The same tree with symbolic links at these paths.
+    #[must_use]
+    pub fn with_links(self, links: impl IntoIterator<Item = String>) -> Self {
+        Self { links: links.into_iter().collect(), ..self }
+    }
+
+    /// The same tree with files at these paths that are too large to be read.
+    #[must_use]
+    pub fn with_oversized(self, oversized: impl IntoIterator<Item = String>) -> Self {
+        Self { oversized: oversized.into_iter().collect(), ..self }
+    }
+
+    /// Reads a folder. What git keeps for itself is left out, and so is what is neither a file nor a folder. Links are remembered and not
+    /// followed; of a file that is too large only its name is known.
     ///
     /// # Errors
     ///
@@ -59,6 +77,7 @@ impl Tree {
         let mut open = vec![(folder.to_path_buf(), String::new(), 0)];
         while let Some((path, prefix, depth)) = open.pop() {
             let unreadable = |error: castle_seams::DiskError| TreeError::Unreadable(error.to_string());
+            let real = disk.real_path(&path).map_err(unreadable)?;
             for name in disk.list(&path).map_err(unreadable)? {
                 let Some(name) = name.to_str() else { continue };
                 if name == ".git" {
@@ -67,18 +86,29 @@ impl Tree {
                 let (inner, place) = (path.join(name), format!("{prefix}{name}"));
                 let kind = match disk.metadata(&inner) {
                     Ok(found) => found.kind,
-                    // A link that leads nowhere is nobody's manifest.
-                    Err(error) if error.kind == DiskErrorKind::NotFound => continue,
+                    // A link that leads nowhere, or to itself.
+                    Err(error) if matches!(error.kind, DiskErrorKind::NotFound | DiskErrorKind::LinkLoop) => {
+                        tree.links.insert(place);
+                        continue;
+                    }
                     Err(error) => return Err(unreadable(error)),
                 };
+                if disk.real_path(&inner).is_ok_and(|led| led != real.join(name)) {
+                    tree.links.insert(place);
+                    continue;
+                }
                 match kind {
                     FileKind::Directory if depth < MAX_DEPTH => open.push((inner, format!("{place}/"), depth + 1)),
                     FileKind::Directory => return Err(TreeError::TooLarge(format!("{place} lies {MAX_DEPTH} deep"))),
                     FileKind::File => {
-                        let bytes = disk.read(&inner, MAX_FILE_BYTES).map_err(|error| match error.kind {
-                            DiskErrorKind::TooLarge { .. } => TreeError::TooLarge(error.to_string()),
-                            _ => unreadable(error),
-                        })?;
+                        let bytes = match disk.read(&inner, MAX_FILE_BYTES) {
+                            Ok(bytes) => bytes,
+                            Err(error) if matches!(error.kind, DiskErrorKind::TooLarge { .. }) => {
+                                tree.oversized.insert(place);
+                                continue;
+                            }
+                            Err(error) => return Err(unreadable(error)),
+                        };
                         bytes_left = bytes_left.checked_sub(bytes.len() as u64).ok_or_else(|| {
                             TreeError::TooLarge(format!("all files of {} together", folder.display()))
                         })?;
@@ -86,7 +116,7 @@ impl Tree {
                     }
                     FileKind::Other => {}
                 }
-                if tree.files.len() > MAX_FILES {
+                if tree.files.len() + tree.links.len() + tree.oversized.len() > MAX_FILES {
                     return Err(TreeError::TooLarge(format!("{} has over {MAX_FILES} files", folder.display())));
                 }
             }
@@ -141,7 +171,35 @@ impl Tree {
             verdicts.into_iter().find(|verdict| !verdict.is_none()).is_none_or(|verdict| !verdict.is_ignore())
         };
         let files = self.files.iter().filter(|(path, _)| is_kept(path));
-        Self { files: files.map(|(path, bytes)| (path.clone(), bytes.clone())).collect() }
+        let named = |paths: &BTreeSet<String>| paths.iter().filter(|path| is_kept(path)).cloned().collect();
+        Self {
+            files: files.map(|(path, bytes)| (path.clone(), bytes.clone())).collect(),
+            links: named(&self.links),
+            oversized: named(&self.oversized),
+        }
+    }
+
+    /// The symbolic link at a path, or that a path leads through.
+    pub(crate) fn link(&self, path: &str) -> Option<&str> {
+        let parts = path.match_indices('/').map(|(at, _)| &path[..at]).chain([path]);
+        parts.into_iter().find_map(|part| self.links.get(part)).map(String::as_str)
+    }
+
+    /// The symbolic links below a folder.
+    pub(crate) fn links_below(&self, folder: &str) -> impl Iterator<Item = &str> {
+        let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        self.links.iter().filter(move |link| link.starts_with(&prefix)).map(String::as_str)
+    }
+
+    /// Whether a file is there that was too large to be read.
+    pub(crate) fn is_oversized(&self, path: &str) -> bool {
+        self.oversized.contains(path)
+    }
+
+    /// The files below a folder that were too large to be read.
+    pub(crate) fn oversized_below(&self, folder: &str) -> impl Iterator<Item = &str> {
+        let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        self.oversized.iter().filter(move |path| path.starts_with(&prefix)).map(String::as_str)
     }
 
     /// Whether there are no files at all.
@@ -223,5 +281,31 @@ mod tests {
         assert_eq!(tree.below("b").map(|(path, _)| path).collect::<Vec<_>>(), ["b/c.yaml"]);
         assert!(tree.is_folder("b") && tree.is_folder("") && !tree.is_folder("a.yaml") && !tree.is_folder("c"));
         assert!(matches!(Tree::of_folder(&disk, &folder.path().join("x")), Err(TreeError::Unreadable(_))));
+    }
+
+    /// source-controller packs regular files and folders alone: a link of any kind is not in what Flux builds.
+    #[test]
+    fn links_and_files_that_are_too_large_are_known_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = castle_seams::SystemDisk;
+        let at = |path: &str| folder.path().join(path);
+        disk.create_dir_all(&at("b"), 0o755).unwrap();
+        disk.create_new(&at("b/c.yaml"), b"1", 0o644).unwrap();
+        for (to, link) in [("b/c.yaml", "file"), ("b", "folder"), ("nowhere", "dangling"), ("loop", "loop")] {
+            std::os::unix::fs::symlink(to, at(link)).unwrap();
+        }
+        for large in ["video.wmv", "large.yaml"] {
+            disk.create_new(&at(large), &vec![b'#'; usize::try_from(MAX_FILE_BYTES).unwrap() + 1], 0o644).unwrap();
+        }
+        let tree = Tree::of_folder(&disk, folder.path()).unwrap();
+        assert_eq!(tree.below("").map(|(path, _)| path).collect::<Vec<_>>(), ["b/c.yaml"]);
+        assert_eq!(tree.links_below("").collect::<Vec<_>>(), ["dangling", "file", "folder", "loop"]);
+        assert_eq!(tree.link("folder/c.yaml"), Some("folder"));
+        assert_eq!(tree.link("b/c.yaml"), None);
+        let fetched = tree.as_fetched();
+        assert_eq!(fetched.oversized_below("").collect::<Vec<_>>(), ["large.yaml"], "Flux leaves the other out");
+        // The folder itself may be reached by a link.
+        std::os::unix::fs::symlink(folder.path(), at("b/up")).unwrap();
+        assert!(Tree::of_folder(&disk, &at("folder")).unwrap().file("c.yaml").is_some());
     }
 }

@@ -148,6 +148,13 @@ fn repository() -> tempfile::TempDir {
     write("README.md", "first\n");
     git(&work, &["init", "--quiet"]);
     let long: String = (0..2000).map(|line| format!("line {line} of a manifest that is long enough\n")).collect();
+    // What castle does not read of a repository, but must get past: a file that is too large, and links.
+    let noise: String =
+        (0_u64..600_000).map(|line| format!("{:x}\n", line.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+    assert!(noise.len() as u64 > castle_gitops::MAX_FILE_BYTES);
+    write("docs/video.txt", &noise);
+    std::os::unix::fs::symlink("README.md", work.join("link.md")).unwrap();
+    std::os::unix::fs::symlink("nowhere", work.join("docs/dangling")).unwrap();
     for round in 0..3 {
         write("clusters/blue/all.yaml", &format!("round: {round}\n"));
         for file in 0..5 {

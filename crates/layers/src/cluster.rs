@@ -22,7 +22,7 @@ use crate::graceful;
 use crate::platform;
 use crate::survey::Survey;
 
-pub use configuration::{ConfigurationError, Referred, configuration};
+pub use configuration::{ConfigurationError, Referred, brings_network, configuration, supposed};
 pub use drift::drift;
 use gates::{Api, SharedApi, Site as ApiSite, VolumeReady};
 
@@ -99,12 +99,31 @@ pub fn gates(castle: &Castle, nodes: &[Node]) -> Vec<(StepId, String)> {
         (id("etcd", "members"), "every control plane votes in etcd".to_owned()),
         (id("api", "endpoint"), format!("the API is ready at {}", api_address(castle, nodes))),
     ];
-    if castle.kubernetes.cni.value == Cni::Flannel {
+    if waits_for_nodes(castle) {
         gates.push((id("nodes", "ready"), "all nodes are ready".to_owned()));
+    }
+    if castle.kubernetes.cni.value == Cni::Flannel {
         gates.push((id("coredns", "available"), "CoreDNS is available".to_owned()));
     }
     gates
 }
+
+/// Whether nodes are waited for until they are ready: without a network of Talos' own only where something is put into the cluster, which could
+/// not begin before.
+pub(crate) fn waits_for_nodes(castle: &Castle) -> bool {
+    castle.kubernetes.cni.value == Cni::Flannel || !castle.wanted_components().is_empty()
+}
+
+/// What to say of nodes that do not get ready because nobody brings a network.
+fn lacking_network(castle: &Castle, nodes: &[Node], referred: &Referred) -> Option<&'static str> {
+    let first = nodes.iter().find(|node| node.role == Role::ControlPlane)?;
+    let configuration = supposed(castle, nodes, first, &referred.patches).ok()?;
+    (!brings_network(&configuration)).then_some(NO_NETWORK)
+}
+
+/// What is told of nodes without a network.
+const NO_NETWORK: &str = "kubernetes.cni is none, and no manifest in the machine configuration brings a network: bring one now, or by \
+                          talos.patches (docs/checks.md, network-missing)";
 
 /// A cluster that others build on.
 pub struct Formed {
@@ -173,19 +192,22 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         None => graph.gate(endpoint, place(20), needs, Api::new(shared, "the castle's endpoint")),
     };
     graceful::wake(graph, &api);
-    if castle.kubernetes.cni.value == Cni::Flannel {
+    let needs = (api.clone(), begun.clone());
+    if waits_for_nodes(castle) {
         let names = nodes.iter().map(|node| node.name.value.clone()).collect();
-        let needs = (api.clone(), begun.clone());
-        graph.gate(id("nodes", "ready"), place(15), needs.clone(), gates::nodes_ready(names));
+        let network = lacking_network(castle, nodes, referred);
+        graph.gate(id("nodes", "ready"), place(15), needs.clone(), gates::nodes_ready(names, network));
         // One that gets no configuration is never ready.
         for node in nodes.iter() {
             graph.after(id("nodes", "ready"), id("config", &node.name.value));
         }
+    }
+    if castle.kubernetes.cni.value == Cni::Flannel {
         graph.gate(id("coredns", "available"), place(10), needs, gates::core_dns());
     }
     let traits = id("nodes", "traits");
     graph.step(traits.clone(), place(2), (api.clone(), keys.clone()), adorn(castle, nodes, referred));
-    if castle.kubernetes.cni.value == Cni::Flannel {
+    if waits_for_nodes(castle) {
         graph.after(traits, id("nodes", "ready"));
     }
     Formed { api, volumes, quorum: begun }

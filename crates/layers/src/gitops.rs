@@ -89,6 +89,9 @@ pub fn raise(
     if gitops.image_automation.value {
         names.extend(["image-reflector-controller", "image-automation-controller"]);
     }
+    if inside.castle.has_source_watcher() {
+        names.push("source-watcher");
+    }
     let serving = id(LAYER, COMPONENT.word(), "serving");
     inside.gate(graph, (serving.clone(), SERVING), &present, deployments(COMPONENT, &names));
 

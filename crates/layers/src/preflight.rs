@@ -1,26 +1,53 @@
 //! What a repository is held against before Flux follows it: all that castle makes of a file; and what it means if the repository
 //! cannot be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use castle_engine::{Class, Fault};
 use castle_gitops::git::GitError;
-use castle_gitops::{Component, EXTERNAL_SECRETS, FLUX, IMAGE_AUTOMATION, LONGHORN, METALLB, World};
+use castle_gitops::{
+    Component, EXTERNAL_SECRETS, FLUX, IMAGE_AUTOMATION, LONGHORN, METALLB, SOURCE_WATCHER, Taken, World,
+};
 use castle_kubernetes::model::Object;
+use castle_secrets::Secret;
 use castle_spec::model::ComponentOwner;
 use castle_spec::values::SecretReference;
-use castle_spec::{Castle, ComponentName};
+use castle_spec::{Castle, ComponentName, Node};
+use castle_yaml as yaml;
+use serde_json::Value;
 
 use crate::names::{self, AGE_KEY, FLUX_SYSTEM, FROM_VAULT, POOL, STORE, VARIABLES};
 
-/// What will be there by the time Flux enters the repository, at this folder of it or at the file's own. The objects of components
-/// are known by their `manifests`, as far as those are at hand, and else by what is known of the kind.
+/// The argument by which an API server is told what else to serve.
+const RUNTIME_CONFIG: &str = "runtime-config";
+
+/// What a castle is given beside its file, as far as a repository can rely on it or collide with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'g> {
+    /// Its nodes.
+    pub nodes: &'g [Node],
+    /// The folder of the repository that Flux enters, if not the file's own.
+    pub entry: Option<&'g str>,
+    /// The objects of components, as far as they are at hand; of others the usual ones are known.
+    pub manifests: &'g BTreeMap<ComponentName, Vec<Object>>,
+    /// The patches of its nodes' configurations.
+    pub patches: &'g [Secret],
+}
+
+/// What will be there by the time Flux enters the repository.
 #[must_use]
-pub fn world(castle: &Castle, entry: Option<&str>, manifests: &BTreeMap<ComponentName, Vec<Object>>) -> World {
-    let mut world = World::new(&entry.map_or_else(|| names::entry(castle), str::to_owned));
+pub fn world(castle: &Castle, given: &Given<'_>) -> World {
+    let path = given.entry.map_or_else(|| names::entry(castle), str::to_owned);
+    let (_, minor) = castle.kubernetes.version.value.minor();
+    let mut world = World::new(&path).on_kubernetes(minor, runtime_config(given.patches));
+    let wanted = castle.wanted_components();
+    let flux = wanted.iter().find(|wanted| wanted.name == ComponentName::Flux);
+    let (major, minor) = flux.map_or_else(|| ComponentName::Flux.newest(), |flux| flux.version.clone()).minor();
+    world = world.with_flux(major, minor);
+    world.taken = taken(castle, given.nodes);
     // Whoever has a repository judged has a Flux that will follow it, even if the file does not say so.
     world.find(&FLUX);
-    for wanted in castle.wanted_components() {
+    for wanted in wanted {
         let component = known(wanted.name);
         own_objects(&mut world, wanted.name);
         if wanted.owner == ComponentOwner::Flux {
@@ -28,9 +55,17 @@ pub fn world(castle: &Castle, entry: Option<&str>, manifests: &BTreeMap<Componen
             continue;
         }
         world.install(&component);
-        for object in manifests.get(&wanted.name).into_iter().flatten() {
-            world.apply_object(component.name, object.value().clone());
+        match given.manifests.get(&wanted.name) {
+            Some(objects) => {
+                for object in objects {
+                    world.apply_object(component.name, object.value().clone());
+                }
+            }
+            None => world.unseen.push(component.name.to_owned()),
         }
+    }
+    if castle.has_source_watcher() {
+        world.served.add_all(SOURCE_WATCHER);
     }
     if let Some(gitops) = &castle.gitops {
         if gitops.image_automation.value {
@@ -53,6 +88,54 @@ pub fn world(castle: &Castle, entry: Option<&str>, manifests: &BTreeMap<Componen
     }
     world.give_variables(VARIABLES, names::variables(castle));
     world
+}
+
+/// Addresses that are somebody's already: castle's pool, the VIP, the gateway and the nodes.
+fn taken(castle: &Castle, nodes: &[Node]) -> Vec<Taken> {
+    let network = &castle.network;
+    let pool = network.load_balancers.as_ref().map(|range| Taken {
+        whose: "the pool that castle makes".to_owned(),
+        first: range.value.first,
+        last: range.value.last,
+        is_pool: true,
+    });
+    let one = |whose: &str, address| Taken { whose: whose.to_owned(), first: address, last: address, is_pool: false };
+    let vip = network.vip.as_ref().map(|vip| one("the VIP", vip.value));
+    let gateway = one("the gateway", network.gateway.value);
+    let nodes = nodes.iter().map(|node| one(&format!("the address of {}", node.name.value), node.address.value));
+    pool.into_iter().chain(vip).chain([gateway]).chain(nodes).collect()
+}
+
+/// What patches of configurations switch on at the API server: `runtime-config` among its arguments, wherever a contract has them.
+fn runtime_config(patches: &[Secret]) -> BTreeSet<String> {
+    fn gather(value: &Value, entries: &mut BTreeSet<String>) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| gather(item, entries)),
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    gather(value, entries);
+                    if key == RUNTIME_CONFIG {
+                        let texts = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+                        let texts = texts.iter().filter_map(Value::as_str).flat_map(|text| text.split(','));
+                        let on = texts.filter_map(|entry| match entry.trim().split_once('=') {
+                            Some((name, "true")) => Some(name.to_owned()),
+                            Some(_) => None,
+                            None => Some(entry.trim().to_owned()),
+                        });
+                        entries.extend(on);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut entries = BTreeSet::new();
+    for patch in patches {
+        let mut documents = yaml::parse(patch.expose()).unwrap_or_default();
+        documents.iter().for_each(|document| gather(document, &mut entries));
+        documents.iter_mut().for_each(yaml::wipe);
+    }
+    entries
 }
 
 fn known(name: ComponentName) -> Component {

@@ -17,7 +17,7 @@ use crate::model::Castle;
 use crate::problem::{Problem, Problems};
 use crate::span::Span;
 
-pub use patches::patches;
+pub use patches::{patch_files, patches};
 pub use references::{Look, references};
 
 /// Runs every check that needs nothing but the file.

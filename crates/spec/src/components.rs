@@ -177,6 +177,15 @@ impl Castle {
         }
     }
 
+    /// Whether Flux's source-watcher is to run.
+    #[must_use]
+    pub fn has_source_watcher(&self) -> bool {
+        match self.component(ComponentName::Flux).map(|component| &component.value) {
+            Some(Component::On(settings)) => settings.source_watcher.value,
+            Some(Component::Off) | None => false,
+        }
+    }
+
     /// The components of the castle, whoever installs them.
     #[must_use]
     pub fn wanted_components(&self) -> Vec<WantedComponent> {

@@ -21,7 +21,7 @@ mod suggest;
 pub mod values;
 mod yaml;
 
-pub use checks::{Look, patches, references};
+pub use checks::{Look, patch_files, patches, references};
 pub use components::{Component, ComponentName, WantedComponent};
 pub use inventory::{Node, Role};
 pub use model::Castle;

@@ -462,6 +462,9 @@ section! {
         patches: Sourced<List<Line>> = "[]";
         /// A file with its manifest, beside castle.yaml, instead of upstream's.
         source: Option<Sourced<Line>>;
+        /// Of Flux alone: whether its source-watcher runs, too, which makes parts of a repository sources of their own
+        /// (`ArtifactGenerator`).
+        source_watcher: Sourced<bool> = "false";
     }
 }
 

@@ -95,6 +95,8 @@ codes! {
     KernelModuleUnknown = "kernel-module-unknown", Error;
     KernelModuleNeedless = "kernel-module-needless", Warning;
     PatchFile = "patch-file", Error;
+    PatchRefused = "patch-refused", Error;
+    NetworkMissing = "network-missing", Warning;
     ComponentUntested = "component-untested", Warning;
     ComponentUnused = "component-unused", Warning;
     ComponentOwner = "component-owner", Error;

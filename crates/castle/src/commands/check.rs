@@ -1,7 +1,9 @@
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use castle_components::lock::Stale;
 use castle_seams::{Disk, DiskError, DiskErrorKind, FileKind};
+use castle_secrets::Secret;
 use castle_spec::{Castle, Code, Lines, Look, Node, Problem, Reading, Role, Schematic, Severity};
 use clap::Args;
 use serde_json::{Value, json};
@@ -9,6 +11,7 @@ use serde_json::{Value, json};
 use crate::components::read_lock;
 use crate::doors::Doors;
 use crate::output::{Exit, Printer, Source, object};
+use crate::patches::{self, Refusal};
 use crate::project::{self, WorkTree};
 use crate::resolved;
 
@@ -146,6 +149,9 @@ fn surroundings(doors: &Doors, file: &Path, reading: &Reading) -> Vec<Problem> {
         )
     }));
 
+    if problems.iter().all(|problem| problem.code != Code::PatchFile) {
+        problems.extend(configured(disk, folder, castle, &reading.nodes));
+    }
     problems.extend(pinned(disk, folder, castle));
 
     let configs = project::configs_folder(file, castle.platform.word());
@@ -175,6 +181,33 @@ fn surroundings(doors: &Doors, file: &Path, reading: &Reading) -> Vec<Problem> {
                 format!("git does not ignore {}, where castle keeps its state", state.display()),
             )
             .hint("add it to .gitignore, or point CASTLE_STATE_DIR out of the project"),
+        );
+    }
+    problems
+}
+
+/// What configurations of nodes come to with their patches, tried without any secret.
+fn configured(disk: &dyn Disk, folder: &Path, castle: &Castle, nodes: &[Node]) -> Vec<Problem> {
+    let files = castle_spec::patch_files(castle);
+    let read = |file: &str| {
+        let bytes = disk.read(&folder.join(file), castle_spec::MAX_BYTES).ok()?;
+        String::from_utf8(bytes).ok().map(Secret::from)
+    };
+    let patches: BTreeMap<String, Secret> =
+        files.iter().filter_map(|(file, _)| Some(((*file).to_owned(), read(file)?))).collect();
+    let problem = |Refusal { file, why, hint }: Refusal| {
+        let mut problem = Problem::new(Code::PatchRefused, format!("Talos would refuse the patch {file}")).hint(hint);
+        if let Some((_, origin)) = files.iter().find(|(name, _)| *name == file) {
+            problem = problem.at(*origin, why);
+        }
+        problem
+    };
+    let mut problems: Vec<Problem> = patches::refused(castle, nodes, &patches).into_iter().map(problem).collect();
+    if problems.is_empty() && patches::lacks_network(castle, nodes, &patches) {
+        problems.push(
+            Problem::new(Code::NetworkMissing, "nothing in the configuration of the nodes brings a network for pods")
+                .at(castle.kubernetes.cni.origin, "nodes do not get ready before you bring one")
+                .hint("let talos.patches name a patch with its manifests: `castle check --explain network-missing` has a recipe"),
         );
     }
     problems

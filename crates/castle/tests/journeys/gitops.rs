@@ -66,6 +66,38 @@ fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
     assert!(!quiet.stderr.contains("retry-interval-missing") && quiet.stdout.is_empty());
 }
 
+/// What is in a folder and not in what Flux builds: links, and files that it ignores, whatever their size. And one cause is told once, with
+/// all its places for programs.
+#[test]
+fn what_flux_drops_is_not_built_and_one_cause_is_told_once() {
+    let world = project();
+    world.write("gitops/docs/video.wmv", vec![0; 9 << 20]);
+    let ran = check(&world, &[]);
+    assert_eq!(ran.code, Some(0), "{}", ran.transcript());
+    std::os::unix::fs::symlink("service.yaml", world.path("gitops/apps/blog/link.yaml")).unwrap();
+    let kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [link.yaml]\n";
+    world.write("gitops/apps/blog/kustomization.yaml", kustomization);
+    let ran = check(&world, &[]);
+    assert!(ran.code == Some(4) && ran.stderr.contains("link.yaml is a symbolic link"), "{}", ran.transcript());
+    let pods: String = (0..9)
+        .map(|number| {
+            format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: p{number}, namespace: default}}\nspec:\n  containers:\n  \
+                 - {{name: a, image: a, envFrom: [{{secretRef: {{name: nobody-makes}}}}]}}\n---\n"
+            )
+        })
+        .collect();
+    world.write("gitops/apps/blog/pods.yaml", pods);
+    world.write("gitops/apps/blog/kustomization.yaml", kustomization.replace("link.yaml", "pods.yaml"));
+    let result = check(&world, &["--json"]).result();
+    let problems: Vec<&serde_json::Value> =
+        result["problems"].as_array().unwrap().iter().filter(|problem| problem["code"] == "secret-missing").collect();
+    assert_eq!(problems.len(), 1, "{result:#}");
+    assert_eq!(problems[0]["also"].as_array().unwrap().len(), 8);
+    let ran = check(&world, &[]);
+    assert!(ran.stderr.contains("so it is with 8 more\n  also at apps/blog/pods.yaml:13, "), "{}", ran.transcript());
+}
+
 /// Serves the repositories below a folder on loopback, by git's own program, for as long as the test runs. What is called
 /// private wants a token that nobody has.
 fn serve(root: &Path) -> String {

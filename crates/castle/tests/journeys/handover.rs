@@ -35,6 +35,7 @@ fn metallb() -> Vec<Object> {
         is_without_workers: false,
         is_small: false,
         has_image_automation: false,
+        has_source_watcher: false,
     };
     adapt(ComponentName::Metallb, &standin::objects(ComponentName::Metallb), &fit).unwrap()
 }

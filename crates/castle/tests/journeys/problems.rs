@@ -269,6 +269,47 @@ fn in_the_files_around_it() {
     world.write("all.yaml", "machine: {certSANs: [castle.lan]}\n");
     world.write("odd.yaml", "# nothing\n");
     assert_eq!(world.castle(&["check"]).code, Some(0));
+    // What Talos would refuse only once the machines are there. Nothing of a patch is shown but places.
+    world.write("odd.yaml", "machine:\n  network:\n    hostnam: never-shown-value\n");
+    hold(&world, Code::PatchRefused, "castle.yaml");
+    for (patch, said) in [
+        ("machine: {install: {wipe: never-shown-value}}\n", "machine.install.wipe: must be a bool"),
+        ("machine: {certSANs: {a: never-shown-value}}\n", "machine.certSANs: must be a list"),
+        (
+            "apiVersion: v1alpha1\nkind: KubeInlineManifestConfig\nname: never-shown-value\n",
+            "this Talos knows no such document",
+        ),
+        (
+            "cluster: {apiServer: {admissionControl: [{name: PodSecurity, configuration: {kind: {}}}]}}\n",
+            "of another type",
+        ),
+        ("cluster:\n  network:\n    cni: {name: custom}\n---\ncluster:\n  network: {}\n", "twice"),
+        ("machine: {kubelet: {image: a, $patch: replace}}\n", "$patch knows only delete"),
+    ] {
+        world.write("odd.yaml", patch);
+        for verb in [&["check"][..], &["plan", "--json"]] {
+            let ran = world.castle(verb);
+            assert!(!ran.transcript().contains("never-shown-value"), "{}", ran.transcript());
+            assert!(verb[0] != "check" || ran.code == Some(4), "{patch}: {}", ran.transcript());
+            assert!(verb[0] != "check" || ran.transcript().contains(said), "{patch}: {}", ran.transcript());
+        }
+    }
+
+    let world = World::with_castle(
+        &GOOD
+            .replace("{version: v1.36.3}", "{version: v1.36.3, cni: none}")
+            .replace("{version: v1.13.9}", "{version: v1.13.9, patches: [all.yaml]}"),
+    );
+    world.write("all.yaml", "machine: {certSANs: [castle.lan]}\n");
+    hold(&world, Code::NetworkMissing, "castle.yaml");
+    for network in [
+        "cluster: {inlineManifests: [{name: cilium, contents: x}]}\n",
+        "cluster: {extraManifests: ['https://manifests.lan/cilium.yaml']}\n",
+    ] {
+        world.write("all.yaml", network);
+        let ran = world.castle(&["check"]);
+        assert!(ran.code == Some(0) && !ran.transcript().contains("network-missing"), "{}", ran.transcript());
+    }
 
     let special = "castle: blue\ncomponents: {metallb: {patches: [odd.yaml], source: metallb.yaml}}";
     let world = World::with_castle(&GOOD.replace("castle: blue", special));

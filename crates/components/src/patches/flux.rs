@@ -11,11 +11,13 @@ const CONTROLLERS: [&str; 4] =
     ["source-controller", "kustomize-controller", "helm-controller", "notification-controller"];
 /// What castles with image automation want, too.
 const IMAGE_CONTROLLERS: [&str; 2] = ["image-reflector-controller", "image-automation-controller"];
+/// What castles want that make sources of parts of a repository.
+const WATCHER: &str = "source-watcher";
 /// What upstream has besides, each with the group of the kinds it alone serves.
 const EXTRA: [(&str, &str); 3] = [
     ("image-reflector-controller", "image.toolkit.fluxcd.io"),
     ("image-automation-controller", "image.toolkit.fluxcd.io"),
-    ("source-watcher", "source.extensions.fluxcd.io"),
+    (WATCHER, "source.extensions.fluxcd.io"),
 ];
 
 /// What each controller asks for in a small castle; they work in bursts.
@@ -23,10 +25,14 @@ const SMALL_CPU: &str = "10m";
 
 pub(super) fn adapt(objects: &mut Objects, fit: &Fit) -> Result<(), PatchError> {
     let images: &[&str] = if fit.has_image_automation { &IMAGE_CONTROLLERS } else { &[] };
-    let wanted: Vec<&str> = CONTROLLERS.iter().chain(images).copied().collect();
+    let watcher = fit.has_source_watcher.then_some(WATCHER);
+    let wanted: Vec<&str> = CONTROLLERS.iter().chain(images).copied().chain(watcher).collect();
     for controller in &wanted {
-        let purpose =
-            if IMAGE_CONTROLLERS.contains(controller) { "follow image tags" } else { "follow the Git repository" };
+        let purpose = match *controller {
+            WATCHER => "make sources of parts of the repository",
+            controller if IMAGE_CONTROLLERS.contains(&controller) => "follow image tags",
+            _ => "follow the Git repository",
+        };
         let container = objects.container(("Deployment", controller), "manager", purpose)?;
         if fit.is_small {
             let cpu = container.get_mut("resources").and_then(|resources| resources.pointer_mut("/requests/cpu"));

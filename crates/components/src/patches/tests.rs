@@ -11,8 +11,22 @@ use crate::standin;
 
 /// A castle of some size, and one that is as small as can be.
 pub(crate) const FITS: [Fit; 2] = [
-    Fit { replicas: 2, has_data_disks: true, is_without_workers: false, is_small: false, has_image_automation: false },
-    Fit { replicas: 1, has_data_disks: false, is_without_workers: true, is_small: true, has_image_automation: false },
+    Fit {
+        replicas: 2,
+        has_data_disks: true,
+        is_without_workers: false,
+        is_small: false,
+        has_image_automation: false,
+        has_source_watcher: false,
+    },
+    Fit {
+        replicas: 1,
+        has_data_disks: false,
+        is_without_workers: true,
+        is_small: true,
+        has_image_automation: false,
+        has_source_watcher: false,
+    },
 ];
 
 /// A file of the mirror; nothing where there is no mirror, which is never so in CI.
@@ -179,12 +193,16 @@ fn flux_has_the_controllers_that_are_wanted() {
         assert_eq!(text.contains("imagepolicies"), images);
     }
     assert_eq!((few.len(), more.len()), (32, 39));
+    let watching = adapt(ComponentName::Flux, &all, &Fit { has_source_watcher: true, ..FITS[0] }).unwrap();
+    assert_eq!((controllers(&watching).len(), watching.len()), (5, 36), "with its account, service and kind");
     let Some(newest) = upstream(ComponentName::Flux) else { return };
     let told = adapt(ComponentName::Flux, &newest, &Fit { has_image_automation: true, ..FITS[0] }).unwrap_err();
     assert!(
         told.to_string().contains("no Deployment image-reflector-controller, which castle needs to follow image tags"),
         "{told}"
     );
+    let told = adapt(ComponentName::Flux, &newest, &Fit { has_source_watcher: true, ..FITS[0] }).unwrap_err();
+    assert!(told.to_string().contains("no Deployment source-watcher, which castle needs to make sources"), "{told}");
     let small = adapt(ComponentName::Flux, &newest, &FITS[1]).unwrap();
     let cpu = |name: &str| {
         one(&small, "Deployment", name).text("/spec/template/spec/containers/0/resources/requests/cpu").to_owned()

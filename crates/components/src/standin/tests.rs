@@ -18,7 +18,7 @@ fn the_stand_ins_are_whole_and_small() {
         assert_eq!(namespaces, [namespace(component)].into(), "{component}");
         objects.len()
     });
-    assert_eq!(counts, [42, 21, 41, 34]);
+    assert_eq!(counts, [42, 21, 41, 38]);
     let size: usize = ComponentName::ALL.into_iter().map(|component| file(component).len()).sum();
     assert!(size < 60 << 10, "{size}");
 }
@@ -26,10 +26,11 @@ fn the_stand_ins_are_whole_and_small() {
 #[test]
 fn what_castle_changes_in_upstreams_is_in_the_stand_ins_too() {
     for component in ComponentName::ALL {
-        for has_image_automation in [false, true] {
-            let counts = FITS
-                .map(|fit| adapt(component, &objects(component), &Fit { has_image_automation, ..fit }).unwrap().len());
-            let fewer = if component == ComponentName::Flux && !has_image_automation { 7 } else { 0 };
+        for (has_image_automation, has_source_watcher) in [(false, false), (true, false), (false, true), (true, true)] {
+            let fit = |fit| Fit { has_image_automation, has_source_watcher, ..fit };
+            let counts = FITS.map(|own| adapt(component, &objects(component), &fit(own)).unwrap().len());
+            let without = |has: bool, count| if component == ComponentName::Flux && !has { count } else { 0 };
+            let fewer = without(has_image_automation, 7) + without(has_source_watcher, 4);
             assert_eq!(counts, [objects(component).len() - fewer; 2], "{component}");
         }
     }

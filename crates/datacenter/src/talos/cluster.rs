@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::Happening;
-use super::config::{Cni, Config, Role};
+use super::config::{Config, Role};
 use super::node::{Data, Moment, Stage};
 use crate::world::World;
 use crate::world::events::Event;
@@ -117,7 +117,7 @@ impl World {
             let Some(config) = self.talos.nodes.get(vmid).and_then(|node| node.config()).cloned() else { continue };
             let cluster = self.talos.cluster_mut(key, &config);
             if config.role == Role::ControlPlane {
-                cluster.has_network = config.cni() == Cni::Flannel;
+                cluster.has_network = config.has_network();
                 cluster.wants_dns = config.has_dns();
             }
             for vip in config.vips() {

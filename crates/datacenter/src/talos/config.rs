@@ -13,6 +13,7 @@ mod conflicts;
 mod decode;
 pub(crate) mod keys;
 mod kubernetes;
+pub(crate) mod misread;
 mod names;
 mod rules;
 mod selectors;

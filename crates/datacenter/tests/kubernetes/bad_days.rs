@@ -13,8 +13,14 @@ use crate::stand::{Machines, Stand, condition};
 use crate::wire::vmid;
 
 const URL: &str = "https://git.example.com/team/castle.git";
-const FIT: Fit =
-    Fit { replicas: 2, has_data_disks: true, is_without_workers: false, is_small: false, has_image_automation: false };
+const FIT: Fit = Fit {
+    replicas: 2,
+    has_data_disks: true,
+    is_without_workers: false,
+    is_small: false,
+    has_image_automation: false,
+    has_source_watcher: false,
+};
 
 #[test]
 fn a_repository_refuses_in_every_way() {

@@ -12,8 +12,14 @@ use crate::stand::{Stand, condition};
 const URL: &str = "https://git.example.com/team/castle.git";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const ENTRY: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/flux-system/kustomizations/apps";
-const FIT: Fit =
-    Fit { replicas: 1, has_data_disks: false, is_without_workers: false, is_small: true, has_image_automation: false };
+const FIT: Fit = Fit {
+    replicas: 1,
+    has_data_disks: false,
+    is_without_workers: false,
+    is_small: true,
+    has_image_automation: false,
+    has_source_watcher: false,
+};
 
 /// A ConfigMap as a repository has it, with one annotation for Flux.
 fn map(name: &str, value: &str, word: Option<(&str, &str)>) -> String {

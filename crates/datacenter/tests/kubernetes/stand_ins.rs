@@ -25,6 +25,7 @@ const CASTLES: [(Machines, Fit); 2] = [
             is_without_workers: false,
             is_small: false,
             has_image_automation: false,
+            has_source_watcher: false,
         },
     ),
     (
@@ -35,6 +36,7 @@ const CASTLES: [(Machines, Fit); 2] = [
             is_without_workers: true,
             is_small: true,
             has_image_automation: false,
+            has_source_watcher: false,
         },
     ),
 ];

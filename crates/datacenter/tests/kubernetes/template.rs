@@ -69,8 +69,14 @@ fn blog(stand: &Stand) -> (Vec<String>, Vec<Value>) {
     (nodes, waiting)
 }
 
-const FIT: Fit =
-    Fit { replicas: 2, has_data_disks: false, is_without_workers: false, is_small: false, has_image_automation: false };
+const FIT: Fit = Fit {
+    replicas: 2,
+    has_data_disks: false,
+    is_without_workers: false,
+    is_small: false,
+    has_image_automation: false,
+    has_source_watcher: false,
+};
 
 async fn raised(clock: &castle_testkit::VirtualClock, count: u32) -> Stand {
     let stand = Stand::on(clock, Machines { count, has_data_disks: false, wants_volumes: false }).await;

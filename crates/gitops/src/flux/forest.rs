@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::Value;
 
 use super::variables::{self, Sources};
-use super::{KUSTOMIZE, Variables, folder, inline, outcome};
+use super::{HELM, KUSTOMIZE, SOURCE, Variables, folder, inline, outcome};
 use crate::kustomize::{BuildError, Note};
 use crate::object::{Object, Reference};
 use crate::tree::Tree;
@@ -28,6 +28,25 @@ pub struct Group {
     pub(crate) missing: Vec<(Object, BTreeSet<String>)>,
     /// Sources of variables that nobody makes: where they are named, of which kind, and their names.
     pub(crate) sources_missing: Vec<(String, String, String)>,
+    /// Encrypted files that generators read.
+    pub(crate) sealed: Vec<Note>,
+    /// Keys of the kustomization file that Flux drops.
+    pub(crate) dropped: Vec<Note>,
+    /// Whether it builds another source than this repository.
+    pub(crate) is_foreign: bool,
+}
+
+/// The source that a Kustomization builds.
+pub(crate) fn source(kustomization: &Object) -> Reference {
+    let text = |key: &str| kustomization.text(&format!("/spec/sourceRef/{key}")).to_owned();
+    let namespace =
+        Some(text("namespace")).filter(|it| !it.is_empty()).unwrap_or_else(|| kustomization.reference().namespace);
+    Reference { group: SOURCE.to_owned(), kind: text("kind"), namespace, name: text("name") }
+}
+
+/// Whether an object of Flux's is about another cluster than this one.
+pub(crate) fn is_elsewhere(object: &Object) -> bool {
+    object.value.pointer("/spec/kubeConfig").is_some_and(|it| !it.is_null())
 }
 
 impl Group {
@@ -60,35 +79,98 @@ impl Group {
 pub struct Forest {
     /// The first is where Flux enters the repository.
     pub groups: Vec<Group>,
+    /// Whether there are more than were followed.
+    is_cut: bool,
 }
+
+/// Kinds from whose objects others are made, of which nothing is known here.
+const MAKERS: &[(&str, &str)] = &[
+    ("fluxcd.controlplane.io", "ResourceSet"),
+    ("argoproj.io", "Application"),
+    ("argoproj.io", "ApplicationSet"),
+    ("helm.cattle.io", "HelmChart"),
+    ("kro.run", "ResourceGraphDefinition"),
+];
+/// Charts that make whatever their values say.
+const CHARTS_OF_ANYTHING: &[&str] =
+    &["any-resource", "flux2-sync", "kubernetes-resources", "manifests", "raw", "raw-resources"];
 
 impl Forest {
     /// Every object with the group that applies it.
     pub fn objects(&self) -> impl Iterator<Item = (&Group, &Object)> {
         self.groups.iter().flat_map(|group| group.objects.iter().map(move |object| (group, object)))
     }
+
+    /// Every release of Helm's in this cluster, with the group that applies it.
+    pub(crate) fn releases(&self) -> impl Iterator<Item = (&Group, &Object)> {
+        self.objects().filter(|(_, object)| object.is(HELM, "HelmRelease") && !is_elsewhere(object))
+    }
+
+    /// Something that was not read and may bring whatever is missing, if there is such a thing.
+    pub(crate) fn unread(&self) -> Option<String> {
+        self.unread_besides(&|_| false)
+    }
+
+    /// The same, without what some Kustomizations leave unread.
+    pub(crate) fn unread_besides(&self, is_left_out: &dyn Fn(&Group) -> bool) -> Option<String> {
+        let hidden = |group: &Group| group.notes.iter().find(|note| note.hides).map(|note| note.what.clone());
+        let broken = |group: &Group| {
+            let is_broken = group.failure.is_some() || !group.has_folder;
+            is_broken.then(|| format!("{}, which cannot be built", group.kustomization.reference()))
+        };
+        let maker = |(_, object): (&Group, &Object)| {
+            let makes = MAKERS.iter().any(|(group, kind)| object.is(group, kind));
+            makes.then(|| object.reference().to_string())
+        };
+        let anything = |(_, release): (&Group, &Object)| {
+            let chart = release.text("/spec/chart/spec/chart").rsplit('/').next().unwrap_or_default();
+            CHARTS_OF_ANYTHING.contains(&chart).then(|| release.reference().to_string())
+        };
+        let groups = || self.groups.iter().filter(|group| !is_left_out(group));
+        (groups().find_map(hidden).or_else(|| groups().find_map(broken)))
+            .or_else(|| self.objects().find_map(maker))
+            .or_else(|| self.releases().find_map(anything))
+            .or_else(|| self.is_cut.then(|| format!("Kustomizations beyond the first {MAX_GROUPS}")))
+    }
+}
+
+/// How a forest grows: what variables come from, and how they are substituted.
+struct Ground<'g> {
+    tree: &'g Tree,
+    entry: &'g Object,
+    known: Sources,
+    is_lenient: bool,
+    /// Whether all that could make a source of variables was read.
+    is_whole: bool,
 }
 
 /// Builds the first Kustomization and all that follow. What castle makes itself is `given`.
-pub(crate) fn grow(tree: &Tree, entry: &Object, given: &Sources) -> Forest {
+pub(crate) fn grow(tree: &Tree, entry: &Object, given: &Sources, is_lenient: bool) -> Forest {
     // Sources of variables may be brought by any group, also by a later one: the first pass finds them.
-    let first = pass(tree, entry, given);
-    let mut known = given.clone();
+    let mut ground = Ground { tree, entry, known: given.clone(), is_lenient, is_whole: true };
+    let first = pass(&ground);
+    ground.is_whole = first.unread().is_none();
     for group in &first.groups {
-        known.extend(variables::of(&group.objects));
+        ground.known.extend(variables::of(&group.objects));
     }
-    pass(tree, entry, &known)
+    pass(&ground)
 }
 
-fn pass(tree: &Tree, entry: &Object, known: &Sources) -> Forest {
+fn pass(ground: &Ground<'_>) -> Forest {
+    let entry = ground.entry;
     let mut forest = Forest::default();
     let mut seen = BTreeSet::from([entry.reference()]);
     let mut waiting = VecDeque::from([entry.clone()]);
     while let Some(kustomization) = waiting.pop_front() {
-        let group = group(tree, kustomization, entry, known);
+        let group = group(ground, kustomization);
         for object in group.objects.iter().filter(|object| object.is(KUSTOMIZE, "Kustomization")) {
-            if forest.groups.len() < MAX_GROUPS && seen.insert(object.reference()) {
+            if !seen.insert(object.reference()) {
+                continue;
+            }
+            if seen.len() <= MAX_GROUPS {
                 waiting.push_back(object.clone());
+            } else {
+                forest.is_cut = true;
             }
         }
         forest.groups.push(group);
@@ -96,7 +178,8 @@ fn pass(tree: &Tree, entry: &Object, known: &Sources) -> Forest {
     forest
 }
 
-fn group(tree: &Tree, kustomization: Object, entry: &Object, known: &Sources) -> Group {
+fn group(ground: &Ground<'_>, kustomization: Object) -> Group {
+    let Ground { tree, entry, .. } = ground;
     let mut group = Group {
         objects: Vec::new(),
         failure: None,
@@ -104,46 +187,56 @@ fn group(tree: &Tree, kustomization: Object, entry: &Object, known: &Sources) ->
         notes: Vec::new(),
         missing: Vec::new(),
         sources_missing: Vec::new(),
+        sealed: Vec::new(),
+        dropped: Vec::new(),
+        is_foreign: false,
         kustomization,
     };
     let own = &group.kustomization;
-    let same = |pointer: &str| own.text(pointer) == entry.text(pointer);
-    if !same("/spec/sourceRef/kind") || !same("/spec/sourceRef/name") {
-        let what = format!(
-            "{} {}, another source than this repository",
-            own.text("/spec/sourceRef/kind"),
-            own.text("/spec/sourceRef/name")
-        );
-        group.notes.push(Note { file: own.file.clone(), line: own.line("/spec/sourceRef"), what });
+    let from = source(own);
+    if from != source(entry) {
+        let what = format!("{from}, another source than this repository");
+        group.notes.push(Note { file: own.file.clone(), line: own.line("/spec/sourceRef"), what, hides: true });
+        group.is_foreign = true;
         return group;
     }
-    let (variables, sources_missing) = variables_of(own, known);
+    let (variables, sources_missing) = variables_of(own, ground);
     group.has_folder = folder(own).is_some_and(|folder| tree.is_folder(&folder));
     if group.has_folder {
         match outcome(tree, own, &variables) {
             Ok(outcome) => {
                 (group.objects, group.notes, group.missing) = (outcome.objects, outcome.notes, outcome.missing);
+                (group.sealed, group.dropped) = (outcome.sealed, outcome.dropped);
             }
             Err(failure) => group.failure = Some(failure),
         }
     }
     group.sources_missing = sources_missing;
+    if is_elsewhere(&group.kustomization) {
+        // It can be built and no more: nobody here knows what is in that cluster.
+        let own = &group.kustomization;
+        let what = format!("what {} applies to another cluster (spec.kubeConfig)", own.reference());
+        group.notes.push(Note { file: own.file.clone(), line: own.line("/spec/kubeConfig"), what, hides: false });
+        group.objects.clear();
+    }
     group
 }
 
 /// The variables of a Kustomization, and the sources of them that nobody makes.
-fn variables_of(kustomization: &Object, known: &Sources) -> (Variables, Vec<(String, String, String)>) {
-    let mut variables = Variables { values: BTreeMap::new(), is_open: false };
+fn variables_of(kustomization: &Object, ground: &Ground<'_>) -> (Variables, Vec<(String, String, String)>) {
+    let mut variables = Variables { values: BTreeMap::new(), is_open: false, is_lenient: ground.is_lenient };
     let mut missing = Vec::new();
     for (index, source) in kustomization.list("/spec/postBuild/substituteFrom").enumerate() {
         let text = |key: &str| source[key].as_str().unwrap_or_default().to_owned();
         let (kind, name) = (text("kind"), text("name"));
-        match known.get(&(kind.clone(), kustomization.reference().namespace, name.clone())) {
+        match ground.known.get(&(kind.clone(), kustomization.reference().namespace, name.clone())) {
             Some(source) => {
                 variables.values.extend(source.values.clone());
                 variables.is_open |= source.is_open;
             }
-            None if source.get("optional").and_then(Value::as_bool) == Some(true) => {}
+            None if source.get("optional").and_then(Value::as_bool) == Some(true) => {
+                variables.is_open |= !ground.is_whole;
+            }
             None => {
                 missing.push((format!("/spec/postBuild/substituteFrom/{index}"), kind, name));
                 // That its variables are missing would only repeat it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, digest};
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::GitError;
@@ -35,8 +35,19 @@ impl Kind {
     }
 }
 
+/// How much may be unpacked of files that are too large to be kept, only to get past them.
+const MAX_SKIPPED_BYTES: u64 = 1 << 30;
+
+/// What is kept of an object.
+#[derive(Clone, Debug)]
+enum Content {
+    Whole(Vec<u8>),
+    /// It was too large.
+    Oversized,
+}
+
 /// The objects of a pack by their ids.
-pub(super) struct Objects(BTreeMap<Id, (Kind, Vec<u8>)>);
+pub(super) struct Objects(BTreeMap<Id, (Kind, Content)>);
 
 const fn damaged<T>(what: &'static str) -> Result<T, GitError> {
     Err(GitError::Damaged(what))
@@ -60,8 +71,14 @@ pub(super) fn read(pack: &[u8]) -> Result<Objects, GitError> {
     if count > MAX_OBJECTS {
         return Err(GitError::TooLarge("the number of its files"));
     }
-    let mut reader =
-        Reader { content, at: 12, places: BTreeMap::new(), objects: BTreeMap::new(), bytes_left: 2 * MAX_TREE_BYTES };
+    let mut reader = Reader {
+        content,
+        at: 12,
+        places: BTreeMap::new(),
+        objects: BTreeMap::new(),
+        bytes_left: 2 * MAX_TREE_BYTES,
+        skipped_left: MAX_SKIPPED_BYTES,
+    };
     for _ in 0..count {
         reader.object()?;
     }
@@ -73,8 +90,9 @@ struct Reader<'p> {
     at: usize,
     /// Which object begins where.
     places: BTreeMap<usize, Id>,
-    objects: BTreeMap<Id, (Kind, Vec<u8>)>,
+    objects: BTreeMap<Id, (Kind, Content)>,
     bytes_left: u64,
+    skipped_left: u64,
 }
 
 impl Reader<'_> {
@@ -96,6 +114,12 @@ impl Reader<'_> {
             more = byte & 128 != 0 && shift < 64;
         }
         let (kind, data) = match (first >> 4) & 7 {
+            3 if size > MAX_FILE_BYTES => {
+                let id = self.skipped(size)?;
+                self.places.insert(start, id);
+                self.objects.insert(id, (Kind::Blob, Content::Oversized));
+                return Ok(());
+            }
             1 => (Kind::Commit, self.inflated(size)?),
             2 => (Kind::Tree, self.inflated(size)?),
             3 => (Kind::Blob, self.inflated(size)?),
@@ -116,8 +140,33 @@ impl Reader<'_> {
         let id = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[header.as_bytes(), &data].concat());
         let id = Id::try_from(id.as_ref()).map_err(|_| GitError::Damaged("an object without an id"))?;
         self.places.insert(start, id);
-        self.objects.insert(id, (kind, data));
+        self.objects.insert(id, (kind, Content::Whole(data)));
         Ok(())
+    }
+
+    /// Gets past a file that is too large to be kept, and tells its id.
+    fn skipped(&mut self, size: u64) -> Result<Id, GitError> {
+        const TOO_LARGE: GitError = GitError::TooLarge("one of its files");
+        self.skipped_left = self.skipped_left.checked_sub(size).ok_or(TOO_LARGE)?;
+        let mut hash = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
+        hash.update(format!("{} {size}\0", Kind::Blob.word()).as_bytes());
+        let mut inflater = Decompress::new(true);
+        let mut buffer = vec![0; 1 << 16];
+        let rest = self.content.get(self.at..).unwrap_or_default();
+        loop {
+            let (read, written) = (inflater.total_in(), inflater.total_out());
+            let from = usize::try_from(read).ok().and_then(|read| rest.get(read..)).unwrap_or_default();
+            let status = inflater.decompress(from, &mut buffer, FlushDecompress::None);
+            let made = usize::try_from(inflater.total_out() - written).unwrap_or(0);
+            hash.update(buffer.get(..made).unwrap_or_default());
+            match status {
+                Ok(Status::StreamEnd) if inflater.total_out() == size => break,
+                Ok(Status::Ok) if (made > 0 || inflater.total_in() > read) && inflater.total_out() <= size => {}
+                _ => return damaged("an object that cannot be unpacked"),
+            }
+        }
+        self.at += usize::try_from(inflater.total_in()).unwrap_or(usize::MAX);
+        Id::try_from(hash.finish().as_ref()).map_err(|_| GitError::Damaged("an object without an id"))
     }
 
     /// How far back the base of a difference begins.
@@ -137,8 +186,11 @@ impl Reader<'_> {
 
     fn difference(&mut self, base: Option<Id>, size: u64) -> Result<(Kind, Vec<u8>), GitError> {
         let delta = self.inflated(size)?;
-        let Some((kind, base)) = base.and_then(|base| self.objects.get(&base)) else {
-            return damaged("a difference to an object that is not there");
+        let (kind, base) = match base.and_then(|base| self.objects.get(&base)) {
+            Some((kind, Content::Whole(base))) => (kind, base),
+            // Its id cannot be told, and without that no file.
+            Some((_, Content::Oversized)) => return Err(GitError::TooLarge("one of its files, of which it has two")),
+            None => return damaged("a difference to an object that is not there"),
         };
         let (kind, made) = (*kind, applied(base, &delta)?);
         self.count(made.len() as u64)?;
@@ -225,7 +277,7 @@ pub(super) fn tree(objects: &Objects, commit: &str) -> Result<Tree, GitError> {
     let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let id = std::str::from_utf8(first).ok().and_then(|line| line.strip_prefix("tree "));
     let root = parsed(id.ok_or(GitError::Damaged("a commit without files"))?)?;
-    let mut files = Vec::new();
+    let (mut files, mut links, mut oversized) = (Vec::new(), Vec::new(), Vec::new());
     let mut open = vec![(root, String::new(), 0)];
     while let Some((id, prefix, depth)) = open.pop() {
         let (Kind::Tree, mut rest) = objects.get(id)? else { return damaged("a folder that is none") };
@@ -236,19 +288,22 @@ pub(super) fn tree(objects: &Objects, commit: &str) -> Result<Tree, GitError> {
             match entry.mode {
                 "40000" if depth < MAX_DEPTH => open.push((entry.id, format!("{path}/"), depth + 1)),
                 "40000" => return Err(GitError::TooLarge("how deep its folders nest")),
-                "100644" | "100755" | "100664" => {
-                    let (Kind::Blob, content) = objects.get(entry.id)? else { return damaged("a file that is none") };
-                    files.push((path, content.to_vec()));
-                }
-                // Links and submodules hold no manifests of this repository.
+                "100644" | "100755" | "100664" => match objects.0.get(&entry.id) {
+                    Some((Kind::Blob, Content::Whole(content))) => files.push((path, content.clone())),
+                    Some((Kind::Blob, Content::Oversized)) => oversized.push(path),
+                    Some(_) => return damaged("a file that is none"),
+                    None => return damaged("an object is missing"),
+                },
+                "120000" => links.push(path),
+                // Submodules hold no manifests of this repository.
                 _ => {}
             }
-            if files.len() > MAX_FILES || open.len() > MAX_FILES {
+            if files.len() + links.len() + oversized.len() > MAX_FILES || open.len() > MAX_FILES {
                 return Err(GitError::TooLarge("the number of its files"));
             }
         }
     }
-    Ok(Tree::new(files))
+    Ok(Tree::new(files).with_links(links).with_oversized(oversized))
 }
 
 struct Entry<'e> {
@@ -270,8 +325,11 @@ fn entry(bytes: &[u8]) -> Result<Entry<'_>, GitError> {
 
 impl Objects {
     fn get(&self, id: Id) -> Result<(Kind, &[u8]), GitError> {
-        let object = self.0.get(&id).map(|(kind, data)| (*kind, data.as_slice()));
-        object.ok_or(GitError::Damaged("an object is missing"))
+        match self.0.get(&id) {
+            Some((kind, Content::Whole(data))) => Ok((*kind, data.as_slice())),
+            Some((_, Content::Oversized)) => Err(GitError::TooLarge("one of its files")),
+            None => damaged("an object is missing"),
+        }
     }
 }
 
@@ -318,9 +376,11 @@ mod tests {
         assert_eq!(read(&pack).err(), Some(GitError::Damaged("its checksum does not hold")));
         let many = read(&sealed(b"PACK\0\0\0\x02\xff\xff\xff\xff")).err();
         assert_eq!(many, Some(GitError::TooLarge("the number of its files")));
-        // A blob that says it is far larger than any.
+        // A blob that says it is far larger than any, and one that is not what it says.
         let large = read(&sealed(b"PACK\0\0\0\x02\0\0\0\x01\xbf\xff\xff\xff\x7f")).err();
         assert_eq!(large, Some(GitError::TooLarge("one of its files")));
+        let large = read(&sealed(b"PACK\0\0\0\x02\0\0\0\x01\xbf\xff\xff\x0f")).err();
+        assert_eq!(large, Some(GitError::Damaged("an object that cannot be unpacked")));
         let absent = read(&sealed(b"PACK\0\0\0\x02\0\0\0\x01\x60\x05")).err();
         assert_eq!(absent, Some(GitError::Damaged("an object that cannot be unpacked")));
     }

@@ -1,7 +1,8 @@
 //! The Kustomizations themselves: whether they can be built, in which order, and how they go on after a failure.
 
 use super::{Case, Code, Finding};
-use crate::flux::{Group, KUSTOMIZE, folder};
+use crate::flux::{Group, KUSTOMIZE, folder, is_unknown};
+use crate::kustomize::{FILES, Note};
 use crate::object::Object;
 
 pub(super) fn judge(case: &mut Case<'_>) {
@@ -10,6 +11,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
         built(case, group, &mut found);
         depends(case, group, &mut found);
         encrypted(group, &mut found);
+        dropped(case, group, &mut found);
         if group.reference() != case.world.entry.reference() {
             habits(&group.kustomization, &mut found);
         }
@@ -27,10 +29,8 @@ pub(super) fn judge(case: &mut Case<'_>) {
             )
         }));
     }
-    for (_, object) in case.forest.objects() {
-        if object.is("helm.toolkit.fluxcd.io", "HelmRelease") && object.value["spec"]["suspend"] == true {
-            found.push(suspended(object));
-        }
+    for (_, release) in case.forest.releases().filter(|(_, release)| release.value["spec"]["suspend"] == true) {
+        found.push(suspended(release));
     }
     case.findings.extend(found);
 }
@@ -45,78 +45,98 @@ fn built(case: &Case<'_>, group: &Group, found: &mut Vec<Finding>) {
         } else {
             "correct spec.path (it counts from the top of the repository), or commit that folder"
         };
-        found.push(Finding::of(
-            Code::PathMissing,
-            own,
-            "/spec/path",
-            format!("{path} is not in the repository: Flux stops with ArtifactFailed"),
-            fix,
-        ));
+        let link = folder(own).and_then(|path| case.tree.link(&path).map(str::to_owned));
+        let link = link.map_or_else(String::new, |link| format!(" ({link} is a symbolic link, and Flux drops those)"));
+        let why = format!("{path} is not in the repository{link}: Flux stops with ArtifactFailed");
+        found.push(Finding::of(Code::PathMissing, own, "/spec/path", why, fix));
     }
     if let Some(failure) = &group.failure {
-        found.push(Finding {
-            code: Code::BuildFailed,
-            file: failure.file.clone(),
-            line: failure.line,
-            subject: own.reference().to_string(),
-            why: format!("{}: Flux applies nothing of {} (BuildFailed)", failure.what, group.name()),
-            fix: format!("mend it; kustomize build {} shows the same", folder(own).unwrap_or_default()),
-        });
+        let why = format!("{}: Flux applies nothing of {} (BuildFailed)", failure.what, group.name());
+        let fix = format!("mend it; kustomize build {} shows the same", folder(own).unwrap_or_default());
+        let finding = Finding::of(Code::BuildFailed, own, "", why, fix).because(failure.to_string());
+        found.push(Finding { file: failure.file.clone(), line: failure.line, ..finding });
     }
     for (object, names) in &group.missing {
         if names.is_empty() {
             let mut finding = Finding::of(
-                Code::VariableMissing,
+                Code::VariableUnset,
                 object,
                 "",
                 format!("{} has no variable at all: then Flux substitutes nothing, not even defaults", group.name()),
                 format!(
-                    "give at least one under spec.postBuild.substitute of {}, or gitops.vars of castle.yaml",
+                    "give at least one under spec.postBuild.substitute of {}, or gitops.vars of castle.yaml; nothing, if it is not Flux's",
                     group.name()
                 ),
             );
             finding.line = line_of(case, object, "${").unwrap_or(finding.line);
-            found.push(finding);
+            found.push(finding.because(group.name()));
         }
-        for name in names {
-            let mut finding = Finding::of(
-                Code::VariableMissing,
-                object,
-                "",
-                format!(
-                    "${{{name}}} has no value and no default: Flux 2.9 substitutes strictly and applies nothing of {}",
-                    group.name()
-                ),
-                format!(
-                    "give it under gitops.vars of castle.yaml or spec.postBuild.substitute of {}, write a default (${{{name}:=...}}), or write $${{{name}}} if it is not Flux's",
-                    group.name()
-                ),
-            );
-            finding.line = line_of(case, object, &format!("${{{name}")).unwrap_or(finding.line);
-            found.push(finding);
-        }
+        found.extend(names.iter().map(|name| valueless(case, group, object, name)));
     }
     for (pointer, kind, name) in &group.sources_missing {
-        found.push(Finding::of(
+        let what = format!("{kind} {name} in {}", own.reference().namespace);
+        let missing = Finding::of(
             Code::SubstitutionSourceMissing,
             own,
             pointer,
-            format!(
-                "variables come from {kind} {name} in {}, which neither castle nor the repository makes",
-                own.reference().namespace
-            ),
+            format!("variables come from {what}, which neither castle nor the repository makes"),
             "make it, correct the name, or write optional: true",
-        ));
+        );
+        found.push(case.unless_unread(own, pointer, &what, missing.because(&what)));
     }
-    for note in &group.notes {
-        found.push(Finding {
-            code: Code::NotJudged,
-            file: note.file.clone(),
-            line: note.line,
-            subject: own.reference().to_string(),
-            why: format!("castle does not build {}: what it brings is not judged", note.what),
-            fix: "flux build kustomization shows what it comes to".to_owned(),
-        });
+    for note in group.notes.iter().filter(|_| !group.is_foreign) {
+        let why = match note.hides {
+            true => format!("castle does not build {}: what it brings is not judged", note.what),
+            false => format!("castle does not judge {}", note.what),
+        };
+        let finding = Finding::of(Code::NotJudged, own, "", why, "flux build kustomization shows what it comes to");
+        found.push(Finding { file: note.file.clone(), line: note.line, ..finding.because(&note.what) });
+    }
+}
+
+/// A variable without a value.
+fn valueless(case: &Case<'_>, group: &Group, object: &Object, name: &str) -> Finding {
+    let (code, ends) = if case.world.is_lenient() {
+        (Code::VariableUnset, format!("Flux {} leaves it empty; from 2.9 on it refuses", case.world.flux))
+    } else {
+        (Code::VariableMissing, format!("Flux 2.9 substitutes strictly and applies nothing of {}", group.name()))
+    };
+    let mut finding = Finding::of(
+        code,
+        object,
+        "",
+        format!("${{{name}}} has no value and no default: {ends}"),
+        format!(
+            "give it under gitops.vars of castle.yaml or spec.postBuild.substitute of {}, write a default (${{{name}:=...}}), or write $${{{name}}} if it is not Flux's",
+            group.name()
+        ),
+    );
+    finding.line = line_of(case, object, &format!("${{{name}")).unwrap_or(finding.line);
+    finding.because(name)
+}
+
+/// What is in the repository and not in what Flux builds.
+fn dropped(case: &Case<'_>, group: &Group, found: &mut Vec<Finding>) {
+    let own = &group.kustomization;
+    for Note { file, line, what, .. } in &group.dropped {
+        let why = format!("`{what}` is no key of a kustomization file, and Flux drops it");
+        let finding = Finding::of(Code::KeyDropped, own, "", why, "correct the key, or remove it");
+        found.push(Finding { file: file.clone(), line: *line, ..finding });
+    }
+    let Some(folder) = folder(own).filter(|_| !group.is_foreign) else { return };
+    let within = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+    let has_file = FILES.iter().any(|name| case.tree.file(&format!("{within}{name}")).is_some());
+    for link in case.tree.links_below(&folder) {
+        let name = link.rsplit('/').next().unwrap_or(link);
+        let is_meant = name.ends_with(".yaml") || name.ends_with(".yml") || !name.contains('.');
+        // What a kustomization file names and is not there stops the build; what it does not name nobody misses.
+        if !is_meant || (has_file && !FILES.contains(&name)) {
+            continue;
+        }
+        let why = format!("is a symbolic link, and Flux drops those: {} does not get what it leads to", group.name());
+        let fix = "commit the file itself; or name what it leads to in the resources of a kustomization.yaml";
+        let finding = Finding::of(Code::LinkDropped, own, "", why, fix).because(link);
+        found.push(Finding { file: link.to_owned(), line: 1, subject: link.to_owned(), ..finding });
     }
 }
 
@@ -129,31 +149,41 @@ fn line_of(case: &Case<'_>, object: &Object, text: &str) -> Option<usize> {
 
 fn depends(case: &Case<'_>, group: &Group, found: &mut Vec<Finding>) {
     for (index, needed) in group.depends_on() {
-        if !case.forest.groups.iter().any(|other| other.reference() == needed) {
-            found.push(Finding::of(
-                Code::DependsOnUnknown,
-                &group.kustomization,
-                &format!("/spec/dependsOn/{index}"),
-                format!("waits for {needed}, which does not exist: it stays at DependencyNotReady for ever"),
-                "correct the name (and namespace), or remove the entry",
-            ));
+        let is_known = case.forest.groups.iter().any(|other| other.reference() == needed);
+        if is_known || is_unknown(&needed.name) || is_unknown(&needed.namespace) {
+            continue;
         }
+        let (own, pointer) = (&group.kustomization, format!("/spec/dependsOn/{index}"));
+        let missing = Finding::of(
+            Code::DependsOnUnknown,
+            own,
+            &pointer,
+            format!("waits for {needed}, which does not exist: it stays at DependencyNotReady for ever"),
+            "correct the name (and namespace), or remove the entry",
+        );
+        found.push(case.unless_unread(own, &pointer, &needed.to_string(), missing.because(needed.to_string())));
     }
 }
 
 fn encrypted(group: &Group, found: &mut Vec<Finding>) {
-    let decrypts = group.kustomization.text("/spec/decryption/provider") == "sops";
-    for object in group.objects.iter().filter(|object| !decrypts && object.value.pointer("/sops/mac").is_some()) {
-        found.push(Finding::of(
-            Code::SopsWithoutDecryption,
-            object,
-            "/sops",
-            format!(
-                "the file is encrypted with SOPS, and {} does not decrypt: the API server refuses the field sops",
-                group.name()
-            ),
-            format!("add spec.decryption: {{provider: sops, secretRef: {{name: sops-age}}}} to {}", group.name()),
-        ));
+    if group.kustomization.text("/spec/decryption/provider") == "sops" {
+        return;
+    }
+    let fix = format!("add spec.decryption: {{provider: sops, secretRef: {{name: sops-age}}}} to {}", group.name());
+    for object in group.objects.iter().filter(|object| object.value.pointer("/sops/mac").is_some()) {
+        let why = format!(
+            "the file is encrypted with SOPS, and {} does not decrypt: the API server refuses the field sops",
+            group.name()
+        );
+        found.push(Finding::of(Code::SopsWithoutDecryption, object, "/sops", why, &fix).because(group.name()));
+    }
+    for Note { file, line, what, .. } in &group.sealed {
+        let why = format!(
+            "{what} is encrypted with SOPS, and {} does not decrypt: the Secret would hold what is encrypted",
+            group.name()
+        );
+        let finding = Finding::of(Code::SopsWithoutDecryption, &group.kustomization, "", why, &fix);
+        found.push(Finding { file: file.clone(), line: *line, ..finding.because(group.name()) });
     }
 }
 
@@ -172,7 +202,7 @@ fn habits(own: &Object, found: &mut Vec<Finding>) {
                 "without spec.retryInterval one lost race costs the whole interval ({interval}) before Flux tries again"
             ),
             "add spec.retryInterval: 30s",
-        ));
+        ).because("retryInterval"));
     }
 }
 

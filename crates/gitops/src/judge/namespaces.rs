@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Case, Code, Finding};
-use crate::flux::Group;
+use crate::flux::{Group, HELM, is_elsewhere, is_unknown};
 use crate::object::Object;
 
 pub(super) fn judge(case: &mut Case<'_>) {
@@ -20,7 +20,10 @@ pub(super) fn judge(case: &mut Case<'_>) {
     let mut found = Vec::new();
     for (group, object) in case.forest.objects() {
         for (pointer, namespace) in needed(case, object) {
-            if case.world.namespaces.contains(&namespace) || !told.insert((group.reference(), namespace.clone())) {
+            if is_unknown(&namespace)
+                || case.world.namespaces.contains(&namespace)
+                || !told.insert((group.reference(), namespace.clone()))
+            {
                 continue;
             }
             let own = group.reference();
@@ -29,19 +32,23 @@ pub(super) fn judge(case: &mut Case<'_>) {
                 continue;
             }
             found.push(match groups.first() {
-                None => Finding::of(
-                    Code::NamespaceMissing,
-                    object,
-                    pointer,
-                    format!("nothing makes the namespace {namespace}: Flux applies nothing of {}", group.name()),
-                    format!("add a Namespace {namespace} to {}", group.name()),
-                ),
+                None => {
+                    let missing = Finding::of(
+                        Code::NamespaceMissing,
+                        object,
+                        pointer,
+                        format!("nothing makes the namespace {namespace}: Flux applies nothing of {}", group.name()),
+                        format!("add a Namespace {namespace} to {}", group.name()),
+                    );
+                    let what = format!("the namespace {namespace}");
+                    case.unless_unread(object, pointer, &what, missing.because(&namespace))
+                }
                 Some(maker) => Finding::of(
                     Code::NamespaceLate,
                     object,
                     pointer,
                     format!(
-                        "the namespace {namespace} is made by {}, and {} does not wait for it",
+                        "the namespace {namespace} is made by {}, and {} does not wait for it: the first attempts may fail",
                         maker.name(),
                         group.name()
                     ),
@@ -50,7 +57,8 @@ pub(super) fn judge(case: &mut Case<'_>) {
                         maker.name(),
                         group.name()
                     ),
-                ),
+                )
+                .because(&namespace),
             });
         }
     }
@@ -64,7 +72,7 @@ fn needed(case: &Case<'_>, object: &Object) -> Vec<(&'static str, String)> {
     let own = (!is_clusters_own && !object.namespace().is_empty())
         .then(|| ("/metadata/namespace", object.namespace().to_owned()));
     let target = object.text("/spec/targetNamespace");
-    let is_release = object.is("helm.toolkit.fluxcd.io", "HelmRelease") && !target.is_empty();
+    let is_release = object.is(HELM, "HelmRelease") && !is_elsewhere(object) && !target.is_empty();
     let target =
         (is_release && made_by_release(object).is_none()).then(|| ("/spec/targetNamespace", target.to_owned()));
     own.into_iter().chain(target).collect()
@@ -74,5 +82,5 @@ fn needed(case: &Case<'_>, object: &Object) -> Vec<(&'static str, String)> {
 fn made_by_release(object: &Object) -> Option<&str> {
     let target = object.text("/spec/targetNamespace");
     let makes = object.value["spec"]["install"]["createNamespace"] == true;
-    (object.is("helm.toolkit.fluxcd.io", "HelmRelease") && makes && !target.is_empty()).then_some(target)
+    (object.is(HELM, "HelmRelease") && !is_elsewhere(object) && makes && !target.is_empty()).then_some(target)
 }

@@ -48,7 +48,8 @@ fn reachable(from: &Reference, edges: &BTreeMap<Reference, BTreeSet<Reference>>)
     seen
 }
 
-fn cycles(waits: &BTreeMap<Reference, BTreeSet<Reference>>) -> Vec<Vec<Reference>> {
+/// Those that wait for each other, each circle once.
+pub(super) fn cycles(waits: &BTreeMap<Reference, BTreeSet<Reference>>) -> Vec<Vec<Reference>> {
     let mut told = BTreeSet::new();
     let mut cycles = Vec::new();
     for start in waits.keys() {

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::makers::{Made, possible_maker};
 use super::{Case, Code, Finding};
+use crate::flux::is_unknown;
 use crate::object::Object;
 
 /// Where the Pods of a kind are.
@@ -17,21 +19,6 @@ const PODS: &[(&str, &str)] = &[
     ("Job", "/spec/template/spec"),
     ("CronJob", "/spec/jobTemplate/spec/template/spec"),
 ];
-/// Groups whose objects make no Secrets but those that are told here.
-const PREDICTABLE: &[&str] = &[
-    "acme.cert-manager.io",
-    "cert-manager.io",
-    "external-secrets.io",
-    "helm.toolkit.fluxcd.io",
-    "image.toolkit.fluxcd.io",
-    "kustomize.toolkit.fluxcd.io",
-    "longhorn.io",
-    "metallb.io",
-    "notification.toolkit.fluxcd.io",
-    "source.toolkit.fluxcd.io",
-    "traefik.io",
-];
-
 /// Something that an object needs.
 struct Need {
     /// `Secret`, `ConfigMap`, `SecretStore` or `ClusterSecretStore`.
@@ -39,68 +26,39 @@ struct Need {
     namespace: String,
     name: String,
     pointer: String,
+    weight: Weight,
 }
 
-type Made = BTreeSet<(&'static str, String, String)>;
+/// How badly something is needed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Weight {
+    /// Nothing starts without it.
+    Needed,
+    /// It goes on without it, worse.
+    Wanted,
+}
 
 pub(super) fn judge(case: &mut Case<'_>) {
-    let made = made(case);
+    let made = Made::of(case);
     let mut found = Vec::new();
     for (_, object) in case.forest.objects() {
         let mut told = BTreeSet::new();
-        for need in needs(object) {
+        for need in needs(object).iter().filter(|need| !is_unknown(&need.name) && !is_unknown(&need.namespace)) {
             let key = (need.kind, need.namespace.clone(), need.name.clone());
-            if !made.contains(&key) && told.insert(key) {
-                found.push(missing(case, object, &need));
+            if !made.has(need.kind, &need.namespace, &need.name) && told.insert(key) {
+                found.push(missing(case, object, need));
             }
         }
     }
     case.findings.extend(found);
 }
 
-/// All that castle and the repository make.
-fn made(case: &Case<'_>) -> Made {
-    let mut made = Made::new();
-    made.extend(case.world.secrets.iter().map(|(namespace, name)| ("Secret", namespace.clone(), name.clone())));
-    made.extend(case.world.config_maps.keys().map(|(namespace, name)| ("ConfigMap", namespace.clone(), name.clone())));
-    made.extend(case.world.stores.iter().map(|name| ("ClusterSecretStore", String::new(), name.clone())));
-    for (_, object) in case.forest.objects() {
-        let reference = object.reference();
-        let mut add = |kind, name: &str| {
-            made.insert((kind, reference.namespace.clone(), name.to_owned()));
-        };
-        let or_own = |pointer: &str| Some(object.text(pointer)).filter(|it| !it.is_empty()).unwrap_or(object.name());
-        match (object.group(), object.kind()) {
-            ("", "Secret") | ("bitnami.com", "SealedSecret") => add("Secret", object.name()),
-            ("", "ConfigMap") => add("ConfigMap", object.name()),
-            ("external-secrets.io", "ExternalSecret") => add("Secret", or_own("/spec/target/name")),
-            ("external-secrets.io", "SecretStore") => add("SecretStore", object.name()),
-            ("external-secrets.io", "ClusterSecretStore") => add("ClusterSecretStore", object.name()),
-            ("cert-manager.io", "Certificate") => add("Secret", object.text("/spec/secretName")),
-            ("cert-manager.io", _) => add("Secret", object.text("/spec/acme/privateKeySecretRef/name")),
-            ("networking.k8s.io", "Ingress") if is_certified(object) => {
-                for tls in object.list("/spec/tls") {
-                    add("Secret", tls["secretName"].as_str().unwrap_or_default());
-                }
-            }
-            _ => {}
-        }
-    }
-    made
-}
-
-/// Whether cert-manager makes the certificates of an Ingress.
-fn is_certified(ingress: &Object) -> bool {
-    let annotations = ingress.value.pointer("/metadata/annotations").and_then(Value::as_object);
-    annotations.is_some_and(|all| all.keys().any(|key| key.starts_with("cert-manager.io/")))
-}
-
 fn needs(object: &Object) -> Vec<Need> {
     let namespace = object.reference().namespace;
     let mut needs = Vec::new();
-    let mut add = |kind, name: Option<&str>, pointer: String| {
+    let mut add = |kind, name: Option<&str>, pointer: String, weight: Weight| {
         if let Some(name) = name.filter(|name| !name.is_empty()) {
-            needs.push(Need { kind, namespace: namespace.clone(), name: name.to_owned(), pointer });
+            needs.push(Need { kind, namespace: namespace.clone(), name: name.to_owned(), pointer, weight });
         }
     };
     if let Some((_, place)) = PODS.iter().find(|(kind, _)| *kind == object.kind()) {
@@ -109,24 +67,25 @@ fn needs(object: &Object) -> Vec<Need> {
     match (object.group(), object.kind()) {
         ("networking.k8s.io", "Ingress") => {
             for (index, tls) in object.list("/spec/tls").enumerate() {
-                add("Secret", tls["secretName"].as_str(), format!("/spec/tls/{index}/secretName"));
+                add("Secret", tls["secretName"].as_str(), format!("/spec/tls/{index}/secretName"), Weight::Wanted);
             }
         }
         ("traefik.io", _) => {
-            add("Secret", Some(object.text("/spec/tls/secretName")), "/spec/tls/secretName".to_owned());
+            add("Secret", Some(object.text("/spec/tls/secretName")), "/spec/tls/secretName".to_owned(), Weight::Wanted);
         }
         ("source.toolkit.fluxcd.io" | "notification.toolkit.fluxcd.io", _) => {
-            add("Secret", Some(object.text("/spec/secretRef/name")), "/spec/secretRef".to_owned());
+            add("Secret", Some(object.text("/spec/secretRef/name")), "/spec/secretRef".to_owned(), Weight::Needed);
         }
         ("kustomize.toolkit.fluxcd.io", _) => {
-            add("Secret", Some(object.text("/spec/decryption/secretRef/name")), "/spec/decryption".to_owned());
+            let name = object.text("/spec/decryption/secretRef/name");
+            add("Secret", Some(name), "/spec/decryption".to_owned(), Weight::Needed);
         }
         ("helm.toolkit.fluxcd.io", _) => {
             for (index, from) in
                 object.list("/spec/valuesFrom").enumerate().filter(|(_, from)| from["optional"] != true)
             {
                 let kind = if from["kind"] == "Secret" { "Secret" } else { "ConfigMap" };
-                add(kind, from["name"].as_str(), format!("/spec/valuesFrom/{index}"));
+                add(kind, from["name"].as_str(), format!("/spec/valuesFrom/{index}"), Weight::Needed);
             }
         }
         _ => {}
@@ -154,21 +113,25 @@ fn stores(object: &Object, needs: &mut Vec<Need>) {
         } else {
             ("SecretStore", object.reference().namespace)
         };
-        needs.push(Need { kind, namespace, name: name.to_owned(), pointer });
+        needs.push(Need { kind, namespace, name: name.to_owned(), pointer, weight: Weight::Needed });
     }
 }
 
+/// Takes something that is needed: its kind, its name if there is one, where it is named, and how badly it is needed.
+type Take<'t> = dyn FnMut(&'static str, Option<&str>, String, Weight) + 't;
+
 /// What Pods mount, and what their variables are made of.
-fn pods(spec: &Value, place: &str, add: &mut dyn FnMut(&'static str, Option<&str>, String)) {
+fn pods(spec: &Value, place: &str, add: &mut Take<'_>) {
     let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
+    for (index, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
+        // The kubelet tries without.
+        add("Secret", secret["name"].as_str(), format!("{place}/imagePullSecrets/{index}"), Weight::Wanted);
+    }
     let mut one = |kind, source: &Value, key: &str, pointer: String| {
         if source["optional"] != true {
-            add(kind, source[key].as_str(), pointer);
+            add(kind, source[key].as_str(), pointer, Weight::Needed);
         }
     };
-    for (index, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
-        one("Secret", secret, "name", format!("{place}/imagePullSecrets/{index}"));
-    }
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
         let pointer = format!("{place}/volumes/{index}");
         one("Secret", &volume["secret"], "secretName", pointer.clone());
@@ -195,7 +158,7 @@ fn pods(spec: &Value, place: &str, add: &mut dyn FnMut(&'static str, Option<&str
 }
 
 fn missing(case: &Case<'_>, object: &Object, need: &Need) -> Finding {
-    let Need { kind, namespace, name, pointer } = need;
+    let Need { kind, namespace, name, pointer, weight } = need;
     if kind.ends_with("Store") {
         let stores: Vec<&str> = case.world.stores.iter().map(String::as_str).collect();
         let fix = match stores.as_slice() {
@@ -208,18 +171,28 @@ fn missing(case: &Case<'_>, object: &Object, need: &Need) -> Finding {
         };
         let why =
             format!("reads from {kind} {name}, which neither castle nor the repository makes: the secret never syncs");
-        return Finding::of(Code::StoreMissing, object, pointer, why, fix);
+        let finding = Finding::of(Code::StoreMissing, object, pointer, why, fix);
+        let what = format!("{kind} {name}");
+        return case.unless_unread(object, pointer, &what, finding.because(format!("{namespace}/{name}")));
     }
-    if let Some(maker) = possible_maker(case, namespace) {
+    let cause = format!("{kind} {namespace}/{name}");
+    if let Some(maker) = possible_maker(case, kind, namespace) {
         return Finding::of(
             Code::NotJudged,
             object,
             pointer,
             format!("needs {kind} {name} in {namespace}: castle cannot tell whether {maker} makes it"),
             "nothing, if it does",
-        );
+        )
+        .because(cause);
     }
-    let code = if *kind == "Secret" { Code::SecretMissing } else { Code::ConfigMapMissing };
+    let (code, ends) = match (*kind, weight) {
+        ("Secret", Weight::Wanted) => {
+            (Code::SecretAbsent, "it goes on without: with another certificate, or images that anybody may pull")
+        }
+        ("Secret", Weight::Needed) => (Code::SecretMissing, "it never becomes ready"),
+        _ => (Code::ConfigMapMissing, "it never becomes ready"),
+    };
     let fix = if *kind == "Secret" {
         format!(
             "add an ExternalSecret whose target is {name}, or the Secret encrypted with SOPS, in namespace {namespace}"
@@ -227,21 +200,8 @@ fn missing(case: &Case<'_>, object: &Object, need: &Need) -> Finding {
     } else {
         format!("add ConfigMap {name} in namespace {namespace}, or a configMapGenerator")
     };
-    let why = format!(
-        "needs {kind} {name} in {namespace}, which neither castle nor the repository makes: it never becomes ready"
-    );
-    Finding::of(code, object, pointer, why, fix)
-}
-
-/// Something in a namespace that may make Secrets of which nobody here knows.
-fn possible_maker(case: &Case<'_>, namespace: &str) -> Option<String> {
-    case.forest.objects().map(|(_, object)| object).find_map(|object| {
-        let reference = object.reference();
-        let target = object.text("/spec/targetNamespace");
-        let is_release = object.is("helm.toolkit.fluxcd.io", "HelmRelease");
-        let place = if is_release && !target.is_empty() { target } else { &reference.namespace };
-        let api = object.group();
-        let is_custom = api.contains('.') && !api.ends_with(".k8s.io") && !PREDICTABLE.contains(&api);
-        (place == namespace && (is_release || is_custom)).then(|| reference.to_string())
-    })
+    let what = format!("{kind} {name} in {namespace}");
+    let why = format!("needs {what}, which neither castle nor the repository makes: {ends}");
+    let finding = Finding::of(code, object, pointer, why, fix).because(cause);
+    case.unless_unread(object, pointer, &what, finding)
 }

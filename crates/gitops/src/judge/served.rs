@@ -1,13 +1,13 @@
 //! Kinds: whether anybody serves them, and whether that is so by the time they are needed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::world::define;
 use super::{Case, Code, Finding};
-use crate::flux::{Forest, Group};
-use crate::kinds::{Served, of_chart};
+use crate::flux::{Forest, Group, is_unknown};
+use crate::kinds::{ApiServer, Served, of_chart};
 use crate::object::Object;
 
 /// What a group brings that serves kinds.
@@ -18,48 +18,59 @@ struct Provider<'c> {
     release: Option<&'c Object>,
 }
 
+/// A release of whose chart nobody here knows what it serves.
+struct Unknown<'c> {
+    group: &'c Group,
+    release: &'c Object,
+    chart: String,
+}
+
+impl Unknown<'_> {
+    /// Whether its name says that it brings definitions, or that it has to do with a group.
+    fn may_bring(&self, api: &str) -> bool {
+        self.chart.contains("crd") || !words(&self.chart).is_disjoint(&words(api))
+    }
+}
+
+/// All that may serve a kind.
+struct Providers<'c> {
+    known: Vec<Provider<'c>>,
+    unknown: Vec<Unknown<'c>>,
+}
+
 pub(super) fn judge(case: &mut Case<'_>) {
-    let (providers, unknown) = providers(case.forest);
+    let providers = Providers::of(case.forest);
     let mut found = Vec::new();
     let mut told = BTreeSet::new();
-    let mut unserved: BTreeMap<(&str, &str), (Finding, usize)> = BTreeMap::new();
     for (group, object) in case.forest.objects() {
         let (api, kind) = (object.group(), object.kind());
         let version = object.text("/apiVersion").rsplit('/').next().unwrap_or_default();
-        if let Some(known) = case.world.served.get(api, kind)
-            && known.versions.contains(version)
-        {
+        let is_served = |served: &Served| served.get(api, kind).is_some_and(|known| known.versions.contains(version));
+        if is_served(&case.world.served) {
             continue;
         }
-        let bringing: Vec<&Provider<'_>> = providers
-            .iter()
-            .filter(|it| it.served.get(api, kind).is_some_and(|known| known.versions.contains(version)))
-            .collect();
+        let bringing: Vec<&Provider<'_>> = providers.known.iter().filter(|it| is_served(&it.served)).collect();
         if bringing.is_empty() {
-            let first = || (not_served(case, &providers, &unknown, object), 0);
-            unserved.entry((object.text("/apiVersion"), kind)).or_insert_with(first).1 += 1;
+            found.extend(not_served(case, &providers, object).map(|finding| match finding.cause.is_empty() {
+                true => finding.because(object.text("/apiVersion")),
+                false => finding,
+            }));
         } else if told.insert((group.reference(), api.to_owned(), kind.to_owned())) {
-            found.extend(awaited(case, group, object, &bringing));
+            found.extend(awaited(case, &providers, group, object, &bringing));
         }
-    }
-    for (mut finding, count) in unserved.into_values() {
-        if count > 1 {
-            finding.why += &format!("; so it is with {} more", count - 1);
-        }
-        found.push(finding);
     }
     case.findings.extend(found);
 }
 
-/// All that serve kinds, and the charts of which nobody here knows what they serve.
-fn providers(forest: &Forest) -> (Vec<Provider<'_>>, BTreeSet<String>) {
-    let mut providers = Vec::new();
-    let mut unknown = BTreeSet::new();
-    for group in &forest.groups {
-        let mut served = Served::default();
-        group.objects.iter().for_each(|object| define(&mut served, object));
-        providers.push(Provider { group, served, release: None });
-        for release in group.objects.iter().filter(|object| object.is("helm.toolkit.fluxcd.io", "HelmRelease")) {
+impl<'c> Providers<'c> {
+    fn of(forest: &'c Forest) -> Self {
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        for group in &forest.groups {
+            let mut served = Served::default();
+            group.objects.iter().for_each(|object| define(&mut served, object));
+            known.push(Provider { group, served, release: None });
+        }
+        for (group, release) in forest.releases() {
             let Some(chart) = chart(forest, release) else { continue };
             match of_chart(&chart) {
                 Some(kinds) => {
@@ -67,13 +78,13 @@ fn providers(forest: &Forest) -> (Vec<Provider<'_>>, BTreeSet<String>) {
                     if brings_definitions(&chart, release) {
                         served.add_all(kinds);
                     }
-                    providers.push(Provider { group, served, release: Some(release) });
+                    known.push(Provider { group, served, release: Some(release) });
                 }
-                None => drop(unknown.insert(chart)),
+                None => unknown.push(Unknown { group, release, chart }),
             }
         }
+        Self { known, unknown }
     }
-    (providers, unknown)
 }
 
 /// cert-manager leaves its definitions out unless told otherwise.
@@ -100,33 +111,29 @@ pub(super) fn chart(forest: &Forest, release: &Object) -> Option<String> {
     source.map(last).filter(|chart| !chart.is_empty())
 }
 
-fn not_served(case: &Case<'_>, providers: &[Provider<'_>], unknown: &BTreeSet<String>, object: &Object) -> Finding {
+/// What is told of a kind that nothing is known to serve as it is written.
+fn not_served(case: &Case<'_>, providers: &Providers<'_>, object: &Object) -> Option<Finding> {
     let (api, kind, version) = (object.group(), object.kind(), object.text("/apiVersion"));
-    let others: BTreeMap<&str, &BTreeSet<String>> = providers
-        .iter()
-        .map(|provider| &provider.served)
-        .chain([&case.world.served])
-        .filter_map(|served| served.get(api, kind))
-        .map(|known| (kind, &known.versions))
-        .collect();
-    if let Some(versions) = others.get(kind) {
-        let known: Vec<String> =
-            versions.iter().map(|it| if api.is_empty() { it.clone() } else { format!("{api}/{it}") }).collect();
-        return Finding::of(
-            Code::KindNotServed,
-            object,
-            "/apiVersion",
-            format!("{kind} is not served as {version}: what will be installed serves {}", known.join(", ")),
-            format!("write apiVersion: {}", known.last().map_or("", String::as_str)),
-        );
+    if is_unknown(version) {
+        return None;
     }
-    let without = providers.iter().filter_map(|it| it.release).find(|release| {
+    let own_version = version.rsplit('/').next().unwrap_or_default();
+    if ApiServer::is_own(api) && case.world.api_server.may_serve(api, own_version, kind) {
+        let minor = case.world.api_server.minor;
+        let why = format!(
+            "castle does not know whether Kubernetes 1.{minor} serves {kind} of {version} as its API server is told to"
+        );
+        return Some(Finding::of(Code::NotJudged, object, "/apiVersion", why, "nothing, if it does"));
+    }
+    if let Some(finding) = in_another_version(case, providers, object) {
+        return Some(finding);
+    }
+    let leaving_out = providers.known.iter().filter_map(|it| it.release).find(|release| {
         let kinds = chart(case.forest, release).and_then(|chart| of_chart(&chart)).unwrap_or_default();
         kinds.iter().any(|kinds| kinds.group == api)
     });
-    let (code, why, fix) = match (without, api) {
+    let (why, fix) = match (leaving_out, api) {
         (Some(release), _) => (
-            Code::KindNotServed,
             format!(
                 "{kind} of {version} is not served: the chart of {} leaves its definitions out",
                 release.reference()
@@ -134,39 +141,67 @@ fn not_served(case: &Case<'_>, providers: &[Provider<'_>], unknown: &BTreeSet<St
             format!("add crds: {{enabled: true}} to spec.values of {}", release.reference()),
         ),
         (None, "image.toolkit.fluxcd.io") => (
-            Code::KindNotServed,
             format!("{kind} needs the controllers of image automation, which are not installed"),
             "write imageAutomation: true under gitops in castle.yaml, or remove the object".to_owned(),
         ),
         (None, "source.extensions.fluxcd.io") => (
-            Code::KindNotServed,
             format!("{kind} needs Flux's source-watcher, which is not installed"),
-            "let Flux be installed with it, or name the GitRepository flux-system as the source".to_owned(),
-        ),
-        (None, _) if !unknown.is_empty() && !case.world.served.has_group(api) => (
-            Code::NotJudged,
-            format!(
-                "castle does not know whether anything serves {kind} of {version}: perhaps {}",
-                perhaps(unknown, api)
-            ),
-            "make sure that its Kustomization waits for the one with the chart".to_owned(),
+            "write sourceWatcher: true under components.flux in castle.yaml, or remove the object".to_owned(),
         ),
         (None, _) => (
-            Code::KindNotServed,
             format!(
                 "nothing that will be installed serves {kind} of {version}: Flux applies nothing of its Kustomization"
             ),
             "add what defines the kind to the repository, in a Kustomization that this one waits for".to_owned(),
         ),
     };
-    Finding::of(code, object, "/apiVersion", why, fix)
+    let unserved = Finding::of(Code::KindNotServed, object, "/apiVersion", why, fix);
+    if case.world.served.has_group(api) {
+        return Some(unserved);
+    }
+    let suspects = || providers.unknown.iter().filter(|it| leaving_out.is_none() || it.chart.contains("crd"));
+    if api.ends_with(".fluxcd.io") || suspects().next().is_none() {
+        return Some(case.unless_unread(object, "/apiVersion", &format!("{kind} of {version}"), unserved));
+    }
+    let charts: BTreeSet<String> = suspects().map(|it| it.chart.clone()).collect();
+    let why =
+        format!("castle does not know whether anything serves {kind} of {version}: perhaps {}", perhaps(&charts, api));
+    let fix = "make sure that its Kustomization waits for the one with the chart";
+    Some(Finding::of(Code::NotJudged, object, "/apiVersion", why, fix))
+}
+
+/// What is told of a kind that is served, but not in this version.
+fn in_another_version(case: &Case<'_>, providers: &Providers<'_>, object: &Object) -> Option<Finding> {
+    let (api, kind, version) = (object.group(), object.kind(), object.text("/apiVersion"));
+    let known = |served: &Served| served.get(api, kind).map(|known| known.versions.clone());
+    let of_definitions = providers.known.iter().filter(|it| it.release.is_none()).find_map(|it| known(&it.served));
+    let versions = known(&case.world.served).or(of_definitions);
+    let of_chart = || providers.known.iter().find_map(|it| Some((it.release?, known(&it.served)?)));
+    match (versions, of_chart()) {
+        (Some(versions), _) => {
+            let known: Vec<String> =
+                versions.iter().map(|it| if api.is_empty() { it.clone() } else { format!("{api}/{it}") }).collect();
+            let why = format!("{kind} is not served as {version}: what will be installed serves {}", known.join(", "));
+            let fix = format!("write apiVersion: {}", known.last().map_or("", String::as_str));
+            Some(Finding::of(Code::KindNotServed, object, "/apiVersion", why, fix))
+        }
+        // Which version of a chart comes is nobody's business here; older ones serve older versions.
+        (None, Some((release, _))) => {
+            let why =
+                format!("castle does not know whether the chart of {} serves {kind} as {version}", release.reference());
+            let fix = "make sure that its version does";
+            Some(Finding::of(Code::NotJudged, object, "/apiVersion", why, fix))
+        }
+        (None, None) => None,
+    }
+}
+
+fn words(text: &str) -> BTreeSet<String> {
+    text.split(['.', '-', '/']).filter(|word| word.len() > 3).map(str::to_owned).collect()
 }
 
 /// The charts that may bring a kind: those that share a word with its group, or else how many there are.
 fn perhaps(charts: &BTreeSet<String>, group: &str) -> String {
-    let words = |text: &str| {
-        text.split(['.', '-', '/']).filter(|word| word.len() > 3).map(str::to_owned).collect::<BTreeSet<_>>()
-    };
     let of_group = words(group);
     let likely: Vec<&str> =
         charts.iter().filter(|chart| !words(chart).is_disjoint(&of_group)).map(String::as_str).take(3).collect();
@@ -178,7 +213,13 @@ fn perhaps(charts: &BTreeSet<String>, group: &str) -> String {
 }
 
 /// Whether a kind is served by the time its objects are applied.
-fn awaited(case: &Case<'_>, group: &Group, object: &Object, bringing: &[&Provider<'_>]) -> Option<Finding> {
+fn awaited(
+    case: &Case<'_>,
+    providers: &Providers<'_>,
+    group: &Group,
+    object: &Object,
+    bringing: &[&Provider<'_>],
+) -> Option<Finding> {
     let own = group.reference();
     let is_good = |it: &&&Provider<'_>| {
         let theirs = it.group.reference();
@@ -188,14 +229,23 @@ fn awaited(case: &Case<'_>, group: &Group, object: &Object, bringing: &[&Provide
             Some(release) => theirs != own && case.order.is_before(&theirs, &own) && waits_for(it.group, release),
         }
     };
-    if bringing.iter().any(|it| is_good(&it)) {
+    // A chart of definitions alone, which nobody here knows, may come first.
+    let elsewhere =
+        || providers.unknown.iter().filter(|it| it.may_bring(object.group()) && it.group.reference() != own);
+    let comes_first =
+        |it: &Unknown<'_>| case.order.is_before(&it.group.reference(), &own) && waits_for(it.group, it.release);
+    if bringing.iter().any(|it| is_good(&it)) || elsewhere().any(comes_first) {
         return None;
     }
     let kind = object.kind();
-    let provider = bringing.iter().find(|it| it.group.reference() == own).or(bringing.first())?;
+    // Whoever else brings it ends the waiting, in the end.
+    let provider =
+        bringing.iter().find(|it| it.group.reference() != own || it.release.is_none()).or(bringing.first())?;
     let theirs = provider.group.name();
-    Some(match provider.release {
-        Some(release) if provider.group.reference() == own => Finding::of(
+    let cause = format!("{own} {theirs}");
+    let is_alone = provider.group.reference() == own && elsewhere().next().is_none();
+    let finding = match provider.release {
+        Some(release) if is_alone => Finding::of(
             Code::OperatorInSameGroup,
             object,
             "/apiVersion",
@@ -207,17 +257,21 @@ fn awaited(case: &Case<'_>, group: &Group, object: &Object, bringing: &[&Provide
                 "move it to a Kustomization of its own with dependsOn: [{{name: {theirs}}}], and let {theirs} have wait: true"
             ),
         ),
-        Some(release) if case.order.is_before(&provider.group.reference(), &own) => Finding::of(
-            Code::OperatorNotAwaited,
-            &provider.group.kustomization,
-            "/spec",
-            format!(
-                "{} depends on {theirs} for {kind}, but {theirs} is ready as soon as {} is applied, not when it is installed",
-                group.name(),
-                release.reference()
-            ),
-            format!("add wait: true to {theirs}"),
-        ),
+        Some(release)
+            if provider.group.reference() != own && case.order.is_before(&provider.group.reference(), &own) =>
+        {
+            Finding::of(
+                Code::OperatorNotAwaited,
+                &provider.group.kustomization,
+                "/spec",
+                format!(
+                    "{} depends on {theirs} for {kind}, but {theirs} is ready as soon as {} is applied, not when it is installed",
+                    group.name(),
+                    release.reference()
+                ),
+                format!("add wait: true to {theirs}"),
+            )
+        }
         _ => Finding::of(
             Code::OperatorNotAwaited,
             object,
@@ -225,6 +279,11 @@ fn awaited(case: &Case<'_>, group: &Group, object: &Object, bringing: &[&Provide
             format!("{kind} is served by {theirs}, and {} does not wait for it: the first attempts fail", group.name()),
             format!("add dependsOn: [{{name: {theirs}}}] to {}", group.name()),
         ),
+    };
+    let finding = finding.because(cause);
+    Some(match finding.code {
+        Code::OperatorInSameGroup => case.unless_unread(object, "/apiVersion", &format!("{kind} served"), finding),
+        _ => finding,
     })
 }
 

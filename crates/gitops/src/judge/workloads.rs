@@ -31,10 +31,10 @@ const RESERVED: Duration = Duration::from_secs(30);
 
 pub(super) fn judge(case: &mut Case<'_>) {
     let mut found = Vec::new();
-    for (group, object) in case.forest.objects() {
-        if object.is("helm.toolkit.fluxcd.io", "HelmRelease") {
-            found.extend(slow(case, group, object));
-        }
+    for (group, release) in case.forest.releases() {
+        found.extend(slow(case, group, release));
+    }
+    for (_, object) in case.forest.objects() {
         if object.is("apps", "Deployment") || object.is("apps", "ReplicaSet") {
             found.extend(shared_volume(case, object));
         }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::Taken;
 use crate::flux::{Source, Sources};
-use crate::kinds::{Component, EXTERNAL_SECRETS, FLUX, KUBERNETES, LONGHORN, METALLB, Served};
+use crate::kinds::{ApiServer, COMPONENTS, Component, FLUX_2_8, Served};
 use crate::object::{Object, Reference};
 use crate::yaml::{self, YamlError};
 
@@ -35,7 +36,17 @@ pub struct World {
     pub secrets: BTreeSet<(String, String)>,
     /// ClusterSecretStores that are there.
     pub stores: BTreeSet<String>,
+    /// Addresses that are somebody's already.
+    pub taken: Vec<Taken>,
+    /// Components of castle's whose manifests are not at hand: of them only the usual objects are known.
+    pub unseen: Vec<String>,
+    /// The version of Flux: `2.9`.
+    pub flux: String,
+    pub(crate) api_server: ApiServer,
 }
+
+/// The versions of Flux whose kinds and habits are known.
+const KNOWN_FLUX: [&str; 2] = ["2.8", "2.9"];
 
 impl World {
     /// A cluster without anything of castle's but the way into the repository, at this path of it.
@@ -53,8 +64,8 @@ impl World {
                 "sourceRef": {"kind": "GitRepository", "name": FLUX_SYSTEM},
             },
         });
-        let mut served = Served::default();
-        served.add_all(KUBERNETES);
+        let api_server = ApiServer::default();
+        let served = api_server.served();
         Self {
             entry: Object::written(sync, "castle.yaml"),
             served,
@@ -65,7 +76,41 @@ impl World {
             config_maps: BTreeMap::new(),
             secrets: BTreeSet::new(),
             stores: BTreeSet::new(),
+            taken: Vec::new(),
+            unseen: Vec::new(),
+            flux: KNOWN_FLUX[1].to_owned(),
+            api_server,
         }
+    }
+
+    /// Says which Kubernetes it is, by its minor version and by what `runtime-config` of its API server switches on. To be said before
+    /// anything is added.
+    #[must_use]
+    pub fn on_kubernetes(mut self, minor: u64, runtime_config: BTreeSet<String>) -> Self {
+        self.api_server = ApiServer { minor, enabled: runtime_config };
+        self.served = self.api_server.served();
+        self
+    }
+
+    /// Says which Flux it is.
+    #[must_use]
+    pub fn with_flux(mut self, major: u64, minor: u64) -> Self {
+        self.flux = format!("{major}.{minor}");
+        if self.is_lenient() {
+            self.served.add_all(FLUX_2_8);
+        }
+        self
+    }
+
+    /// Whether Flux leaves empty what has no value, as it did before 2.9.
+    pub(crate) fn is_lenient(&self) -> bool {
+        let minor = self.flux.strip_prefix("2.").and_then(|minor| minor.parse::<u64>().ok());
+        minor.is_some_and(|minor| minor < 9)
+    }
+
+    /// Whether the fields of its kinds are known.
+    pub(crate) fn flux_is_known(&self) -> bool {
+        KNOWN_FLUX.contains(&self.flux.as_str())
     }
 
     /// Adds a component that is there before Flux begins, and is not castle's.
@@ -81,6 +126,11 @@ impl World {
             self.charts.insert((*chart).to_owned(), component.name.to_owned());
         }
         self.own(component.name, "", "Namespace", "", component.namespace);
+        for (kind, names) in [("Deployment", component.deployments), ("DaemonSet", component.daemon_sets)] {
+            for name in names {
+                self.own(component.name, "apps", kind, component.namespace, name);
+            }
+        }
         if component.namespace == FLUX_SYSTEM {
             self.own("castle", "source.toolkit.fluxcd.io", "GitRepository", FLUX_SYSTEM, FLUX_SYSTEM);
             self.own("castle", "kustomize.toolkit.fluxcd.io", "Kustomization", FLUX_SYSTEM, FLUX_SYSTEM);
@@ -141,8 +191,7 @@ impl World {
 
     /// The component that kinds of a group are of.
     pub(crate) fn component_of(&self, group: &str) -> String {
-        let known = [EXTERNAL_SECRETS, METALLB, LONGHORN, FLUX];
-        let component = known.iter().find(|it| it.kinds.iter().any(|kinds| kinds.group == group));
+        let component = COMPONENTS.iter().find(|it| it.kinds.iter().any(|kinds| kinds.group == group));
         component.map_or("castle", |component| component.name).to_owned()
     }
 

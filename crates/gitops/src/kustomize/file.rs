@@ -77,6 +77,38 @@ const SUPPORTED: &[(&str, Shape)] = &[
     ("sortOptions", Shape::Any),
 ];
 
+/// What Kustomize knows and castle does not carry out, and whether objects may come from it.
+const UNSUPPORTED: &[(&str, bool)] = &[
+    ("buildMetadata", false),
+    ("configurations", true),
+    ("crds", false),
+    ("generators", true),
+    ("helmGlobals", false),
+    ("imageTags", false),
+    ("inventory", false),
+    ("openapi", false),
+    ("transformers", true),
+    ("validators", false),
+    ("vars", false),
+];
+/// What needs Helm, without which Flux builds. An empty list needs none.
+const WITH_HELM: [&str; 2] = ["helmCharts", "helmChartInflationGenerator"];
+
+/// What was read, and which of its keys mean nothing here.
+pub(super) struct Read {
+    pub(super) kustomization: Kustomization,
+    /// Keys that castle does not carry out, and whether objects may come from them.
+    pub(super) unsupported: Vec<(&'static str, bool)>,
+    /// Keys that Kustomize does not know.
+    pub(super) unknown: Vec<String>,
+}
+
+/// The key as Kustomize spells it: it reads as Go does, whatever the case of the letters.
+fn spelt(key: &str) -> &str {
+    let known = SUPPORTED.iter().map(|(known, _)| *known).chain(UNSUPPORTED.iter().map(|(known, _)| *known));
+    known.chain(WITH_HELM).find(|known| known.eq_ignore_ascii_case(key)).unwrap_or(key)
+}
+
 impl Shape {
     /// The place and the name of the first value that is of another shape.
     fn misses(self, value: &Value, pointer: &str) -> Option<(String, &'static str)> {
@@ -121,20 +153,31 @@ impl Kustomization {
         BuildError::new(&self.file, line, what)
     }
 
-    /// Reads the file of a folder, and names the keys that castle does not know.
-    pub(super) fn read(folder: &str, file: &str, text: &str) -> Result<(Self, Vec<String>), BuildError> {
+    /// Reads the file of a folder.
+    pub(super) fn read(folder: &str, file: &str, text: &str) -> Result<Read, BuildError> {
         let wrong = |line, what: &str| BuildError::new(file, line, what);
         let documents = yaml::read(text).map_err(|error| wrong(error.line, &format!("cannot be read: {error}")))?;
         let (value, lines) = documents
             .into_iter()
             .next()
             .map_or_else(|| (Value::Object(Map::new()), Lines::default()), |document| (document.value, document.lines));
-        let Value::Object(mut entries) = value else { return Err(wrong(1, "a kustomization file is a mapping")) };
-        entries.retain(|_, value| !value.is_null());
-        let mut unknown = Vec::new();
+        let Value::Object(entries) = value else { return Err(wrong(1, "a kustomization file is a mapping")) };
+        let entries = entries.into_iter().filter(|(_, value)| !value.is_null());
+        let entries: Map<String, Value> = entries.map(|(key, value)| (spelt(&key).to_owned(), value)).collect();
+        let (mut unsupported, mut unknown) = (Vec::new(), Vec::new());
         for (key, value) in &entries {
+            if WITH_HELM.contains(&key.as_str()) {
+                if value.as_array().is_none_or(|charts| !charts.is_empty()) {
+                    let what = format!("{key} needs Helm, and Flux builds without: a HelmRelease installs a chart");
+                    return Err(wrong(lines.of(&format!("/{key}")), &what));
+                }
+                continue;
+            }
             let Some((_, shape)) = SUPPORTED.iter().find(|(known, _)| known == key) else {
-                unknown.push(key.clone());
+                match UNSUPPORTED.iter().find(|(known, _)| known == key) {
+                    Some(known) => unsupported.push(*known),
+                    None => unknown.push(key.clone()),
+                }
                 continue;
             };
             if let Some((pointer, what)) = shape.misses(value, &format!("/{key}")) {
@@ -143,7 +186,8 @@ impl Kustomization {
             }
         }
         let value = Value::Object(entries);
-        Ok((Self { folder: folder.to_owned(), file: file.to_owned(), value, lines }, unknown))
+        let kustomization = Self { folder: folder.to_owned(), file: file.to_owned(), value, lines };
+        Ok(Read { kustomization, unsupported, unknown })
     }
 
     /// Whether it says nothing at all.

@@ -24,21 +24,40 @@ impl Place<'_> {
     }
 
     fn read(&self, path: &str) -> Result<&[u8], BuildError> {
-        joined(self.folder, path)
-            .and_then(|path| self.tree.file(&path))
-            .ok_or_else(|| self.wrong(&format!("a generator reads {path}, which is not there")))
+        let place = joined(self.folder, path);
+        let is = |test: &dyn Fn(&str) -> bool| place.as_deref().is_some_and(test);
+        let why = match () {
+            () if is(&|place| self.tree.link(place).is_some()) => "a symbolic link: Flux drops those",
+            () if is(&|place| self.tree.is_oversized(place)) => "larger than anything that Kubernetes keeps",
+            () => "not there",
+        };
+        let found = place.as_deref().and_then(|place| self.tree.file(place));
+        found.ok_or_else(|| self.wrong(&format!("a generator reads {path}, which is {why}")))
     }
 }
 
-/// Makes the object of one generator.
-pub(super) fn generate(kind: &str, args: &Value, global: &Value, place: &Place<'_>) -> Result<Piece, BuildError> {
+/// Whether SOPS has encrypted a file, in whichever of its formats.
+fn is_sealed(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let marks = ["\"sops\":", "\nsops:", "\nsops_version=", "\n[sops]"];
+    text.contains("ENC[AES256_GCM,") && marks.iter().any(|mark| text.contains(mark))
+}
+
+/// Makes the object of one generator, and names the encrypted files that go into a Secret.
+pub(super) fn generate(
+    kind: &str,
+    args: &Value,
+    global: &Value,
+    place: &Place<'_>,
+) -> Result<(Piece, Vec<String>), BuildError> {
     let name = args["name"].as_str().ok_or_else(|| place.wrong("a generator has no name"))?;
     let mut value = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
     if let Some(namespace) = args["namespace"].as_str() {
         value["metadata"]["namespace"] = namespace.into();
     }
     let (mut data, mut binary) = (Map::new(), Map::new());
-    for (key, bytes) in pairs(args, place)? {
+    let (pairs, sealed) = pairs(args, place)?;
+    for (key, bytes) in pairs {
         if data.contains_key(&key) || binary.contains_key(&key) {
             return Err(place.wrong(&format!("the generator {name} makes the key {key} twice")));
         }
@@ -69,7 +88,7 @@ pub(super) fn generate(kind: &str, args: &Value, global: &Value, place: &Place<'
     }
     let mut piece = Piece::new(value, place.file, Lines::at(place.line));
     piece.is_hashed = options["disableNameSuffixHash"] != true;
-    Ok(piece)
+    Ok((piece, if kind == "Secret" { sealed } else { Vec::new() }))
 }
 
 /// The options of a generator over those of all.
@@ -87,11 +106,15 @@ fn options(own: Option<&Value>, global: &Value) -> Value {
     Value::Object(all)
 }
 
-fn pairs(args: &Value, place: &Place<'_>) -> Result<Vec<(String, Vec<u8>)>, BuildError> {
+type Pairs = Vec<(String, Vec<u8>)>;
+
+/// What a generator is told to hold, and the files of it that are encrypted.
+fn pairs(args: &Value, place: &Place<'_>) -> Result<(Pairs, Vec<String>), BuildError> {
     let texts = |key: &str| args[key].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let mut pairs = Vec::new();
+    let (mut pairs, mut sealed) = (Vec::new(), Vec::new());
     for path in texts("envs").chain(args["env"].as_str()) {
         let bytes = place.read(path)?;
+        sealed.extend(is_sealed(bytes).then(|| path.to_owned()));
         let text = std::str::from_utf8(bytes).map_err(|_| place.wrong(&format!("{path} is not text in UTF-8")))?;
         for line in text.trim_start_matches('\u{feff}').lines().map(str::trim_start) {
             if line.is_empty() || line.starts_with('#') {
@@ -108,9 +131,11 @@ fn pairs(args: &Value, place: &Place<'_>) -> Result<Vec<(String, Vec<u8>)>, Buil
     }
     for source in texts("files") {
         let (key, path) = source.split_once('=').unwrap_or((source.rsplit('/').next().unwrap_or(source), source));
-        pairs.push((key.to_owned(), place.read(path)?.to_vec()));
+        let bytes = place.read(path)?;
+        sealed.extend(is_sealed(bytes).then(|| path.to_owned()));
+        pairs.push((key.to_owned(), bytes.to_vec()));
     }
-    Ok(pairs)
+    Ok((pairs, sealed))
 }
 
 fn unquoted(text: &str) -> &str {

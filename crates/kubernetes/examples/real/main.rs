@@ -42,8 +42,22 @@ use crate::suite::server::Clients;
 
 /// A castle of some size, and one that is as small as can be.
 const FITS: [Fit; 2] = [
-    Fit { replicas: 2, has_data_disks: true, is_without_workers: false, is_small: false, has_image_automation: false },
-    Fit { replicas: 1, has_data_disks: false, is_without_workers: true, is_small: true, has_image_automation: false },
+    Fit {
+        replicas: 2,
+        has_data_disks: true,
+        is_without_workers: false,
+        is_small: false,
+        has_image_automation: false,
+        has_source_watcher: false,
+    },
+    Fit {
+        replicas: 1,
+        has_data_disks: false,
+        is_without_workers: true,
+        is_small: true,
+        has_image_automation: false,
+        has_source_watcher: false,
+    },
 ];
 
 /// A real control plane, and castle's way to it.

@@ -93,12 +93,14 @@ pub struct Ownership {
 
 impl Ownership {
     /// Whether two owners have a claim, so that each may undo what the other does. What a person said once, nobody says again: who
-    /// wants the same as castle is no rival, and who wants something else is named when castle applies.
+    /// wants the same as castle is no rival, and who wants something else is named when castle applies. Many put annotations on a namespace
+    /// that is not theirs: only fields that two want are contested there.
     #[must_use]
     pub fn is_contested(&self) -> bool {
+        let is_namespace = self.key.group.is_empty() && self.key.kind == "Namespace";
         let declared = self.claims.iter().filter(|claim| claim.evidence.iter().any(|by| by != FIELDS)).count();
         let lasting = self.claims.iter().filter(|claim| !matches!(claim.owner, Owner::Person(_)));
-        declared > 1 || !shared(lasting).is_empty()
+        (declared > 1 && !is_namespace) || !shared(lasting).is_empty()
     }
 
     /// The one owner, if there is one.
@@ -204,6 +206,27 @@ mod tests {
 
     fn told(ownership: &Ownership) -> Vec<String> {
         ownership.claims.iter().map(|claim| claim.owner.to_string()).collect()
+    }
+
+    /// A repository that annotates a namespace of castle's takes nothing away from castle; one that says its labels, too, does.
+    #[test]
+    fn a_namespace_is_contested_by_its_fields_alone() {
+        let own = json!({"f:metadata": {"f:labels": {"f:castle.dev/castle": {}, "f:x": {}}}});
+        let found = |fields: &Value| {
+            let labels = json!({
+                "castle.dev/castle": "blue", "castle.dev/layer": "storage", "castle.dev/component": "longhorn", "x": "y",
+                "kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
+            });
+            let fields = managed(&[("castle", "Apply", &own), ("kustomize-controller", "Apply", fields)]);
+            let value = json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": "longhorn-system", "labels": labels, "managedFields": fields},
+            });
+            owners(&Object::new(value).unwrap(), &BTreeMap::new())
+        };
+        let annotated = found(&json!({"f:metadata": {"f:annotations": {"f:a": {}}}}));
+        assert!(annotated.claims.len() == 2 && !annotated.is_contested());
+        assert!(found(&json!({"f:metadata": {"f:labels": {"f:x": {}}}})).is_contested());
     }
 
     #[test]

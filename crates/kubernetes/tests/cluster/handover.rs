@@ -16,8 +16,14 @@ use crate::flux;
 use crate::room::{Room, fault, in_hall, in_room, mark, object, well};
 
 const URL: &str = "https://git.example.com/team/castle.git";
-const FIT: Fit =
-    Fit { replicas: 1, has_data_disks: false, is_without_workers: false, is_small: true, has_image_automation: false };
+const FIT: Fit = Fit {
+    replicas: 1,
+    has_data_disks: false,
+    is_without_workers: false,
+    is_small: true,
+    has_image_automation: false,
+    has_source_watcher: false,
+};
 
 async fn converge(room: &Room, objects: &[Object]) {
     well(&room.run(|graph, api| drop(install(graph, api, objects, &mark("metallb")))).await);

@@ -12,8 +12,14 @@ use castle_spec::ComponentName;
 
 use crate::room::{Room, in_room, mark, well};
 
-const FIT: Fit =
-    Fit { replicas: 2, has_data_disks: true, is_without_workers: true, is_small: true, has_image_automation: false };
+const FIT: Fit = Fit {
+    replicas: 2,
+    has_data_disks: true,
+    is_without_workers: true,
+    is_small: true,
+    has_image_automation: false,
+    has_source_watcher: false,
+};
 
 /// The objects of a file of the mirror, or nothing where there is none (which is a skip).
 fn read(file: &str) -> Option<Vec<Object>> {

@@ -18,6 +18,7 @@ use castle_talos::model::config::{
 use castle_talos::model::merge::MergeError;
 use castle_talos::model::pki::Credential;
 use castle_yaml::{self as yaml, YamlError};
+use serde_json::Value;
 use thiserror::Error;
 
 use super::api_address;
@@ -158,26 +159,80 @@ fn composed(
         os: authority(&bundle.talos),
         service_account_key: bundle.service_account.expose(),
     };
+    assembled(castle, nodes, node, secrets, logins(castle, referred)?, &referred.patches)
+}
+
+/// The configuration of a node with some secrets or other in it, for whoever only asks whether it can be made: nothing of it is fit to be
+/// sent.
+///
+/// # Errors
+///
+/// What is wrong with what it is made of.
+pub fn supposed(
+    castle: &Castle,
+    nodes: &[Node],
+    node: &Node,
+    patches: &BTreeMap<String, Secret>,
+) -> Result<Configuration, ConfigurationError> {
+    const NONE: &str = "none";
+    let authority = || Authority { certificate: NONE, key: NONE };
+    let secrets = Secrets {
+        cluster_id: NONE,
+        cluster_secret: NONE,
+        token: NONE,
+        trustd_token: NONE,
+        secretbox: NONE,
+        etcd: authority(),
+        k8s: authority(),
+        aggregator: authority(),
+        os: authority(),
+        service_account_key: NONE,
+    };
+    assembled(castle, nodes, node, secrets, Vec::new(), patches)
+}
+
+/// Whether Pods would get a network of a configuration: flannel's, or one from manifests that come with it.
+#[must_use]
+pub fn brings_network(configuration: &Configuration) -> bool {
+    let has = |document: &Value, pointer: &str| {
+        document.pointer(pointer).and_then(Value::as_array).is_some_and(|items| !items.is_empty())
+    };
+    configuration.documents().iter().any(|document| match document["kind"].as_str() {
+        Some("KubeFlannelCNIConfig" | "KubeInlineManifestConfig" | "KubeExternalManifestConfig") => true,
+        Some(_) => false,
+        None => ["/cluster/inlineManifests", "/cluster/extraManifests", "/cluster/network/cni/urls"]
+            .iter()
+            .any(|pointer| has(document, pointer)),
+    })
+}
+
+fn assembled(
+    castle: &Castle,
+    nodes: &[Node],
+    node: &Node,
+    secrets: Secrets<'_>,
+    logins: Vec<RegistryLogin>,
+    patches: &BTreeMap<String, Secret>,
+) -> Result<Configuration, ConfigurationError> {
     let role = match node.role {
         Role::ControlPlane => config::Role::ControlPlane,
         Role::Worker => config::Role::Worker,
     };
     let version = castle.talos.version.value.to_string();
     let contract = config::Contract::of(&version).ok_or(ConfigurationError::UnknownTalos(version))?;
-    let logins = logins(castle, referred)?;
     let input = Input { secrets, cluster: cluster(castle, nodes), node: own(castle, node, logins) };
     let generated = config::generate(contract, role, &input)?;
-    node.patches.iter().try_fold(generated, |configuration, file| patched(&configuration, file, referred))
+    node.patches.iter().try_fold(generated, |configuration, file| patched(&configuration, file, patches))
 }
 
 /// A configuration with one more patch in it.
 fn patched(
     configuration: &Configuration,
     file: &str,
-    referred: &Referred,
+    patches: &BTreeMap<String, Secret>,
 ) -> Result<Configuration, ConfigurationError> {
     let owned = || file.to_owned();
-    let text = referred.patches.get(file).ok_or_else(|| ConfigurationError::PatchMissing(owned()))?;
+    let text = patches.get(file).ok_or_else(|| ConfigurationError::PatchMissing(owned()))?;
     let patch = Configuration::parse(text.expose())
         .map_err(|error| ConfigurationError::PatchUnreadable { file: owned(), error })?;
     configuration
@@ -293,7 +348,7 @@ fn credential(told: &Secret) -> Option<config::Credential> {
     let entry = |key: &str| documents.first()?.get(key)?.as_str().map(str::to_owned);
     let mapped = entry("username").zip(entry("password").map(Secret::from));
     // Half a mapping would read as a name and a password, too.
-    let is_mapping = documents.first().is_some_and(serde_json::Value::is_object);
+    let is_mapping = documents.first().is_some_and(Value::is_object);
     documents.iter_mut().for_each(yaml::wipe);
     let joined = || {
         let (username, password) = text.split_once(':').filter(|_| !is_mapping && !text.contains('\n'))?;

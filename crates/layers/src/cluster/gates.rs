@@ -115,8 +115,8 @@ fn said(body: &[u8]) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
-/// Open when all nodes of the castle are ready.
-pub(super) fn nodes_ready(names: Vec<String>) -> Ready<Quorum> {
+/// Open when all nodes of the castle are ready. Where they cannot be, for want of a network, that is told with each that is not.
+pub(super) fn nodes_ready(names: Vec<String>, network: Option<&'static str>) -> Ready<Quorum> {
     let test = Test::new(move |nodes| {
         for name in &names {
             let Some(node) = nodes.iter().find(|node| node.name() == name) else {
@@ -129,7 +129,8 @@ pub(super) fn nodes_ready(names: Vec<String>) -> Ready<Quorum> {
             match condition(node, "Ready") {
                 Some(ready) if ready.status == "True" => {}
                 Some(ready) => {
-                    return Err(Unmet::of(node, format!("is not ready: {}", said(ready.message.as_bytes()))));
+                    let why = network.map_or_else(String::new, |why| format!(" ({why})"));
+                    return Err(Unmet::of(node, format!("is not ready: {}{why}", said(ready.message.as_bytes()))));
                 }
                 None => return Err(Unmet::of(node, "has no condition Ready yet")),
             }

@@ -10,9 +10,9 @@ use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Ready};
 use castle_proxmox::model::{ErrorClass, Guest, Mark, Owner};
 use castle_proxmox::steps::{Ground, Reach, unprotect};
 use castle_spec::Node;
-use castle_spec::model::Cni;
 
 use super::{Design, Doomed, Whose, id, raze};
+use crate::cluster::waits_for_nodes;
 use crate::site::Site;
 use crate::storage::{Departure, REBUILDING};
 use crate::survey::Survey;
@@ -82,7 +82,7 @@ pub fn shrink(
             earlier.drain(..).for_each(|earlier| graph.after(step.clone(), earlier));
         }
         // Whoever comes is there before someone goes.
-        if design.castle.kubernetes.cni.value == Cni::Flannel {
+        if waits_for_nodes(design.castle) {
             graph.after(step.clone(), id("nodes", "ready"));
         }
         let copied = Ready::<Drained>::new(vec![departure.loses_nothing()], Departure::COPYING);

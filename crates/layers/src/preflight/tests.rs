@@ -1,4 +1,8 @@
+use std::path::Path;
+
+use castle_components::Fit;
 use castle_gitops::{Code, Tree, judge};
+use castle_seams::{Disk, SystemDisk};
 
 use super::*;
 
@@ -16,9 +20,15 @@ const GITOPS: &str = "gitops: {repository: 'https://git.example.com/blue.git'}\n
 
 /// The findings of a repository with one file, in a castle whose file says this, too.
 fn codes(more: &str, manifests: &BTreeMap<ComponentName, Vec<Object>>, text: &str) -> Vec<Code> {
-    let world = world(&castle(more), None, manifests);
+    let given = Given { nodes: &[], entry: None, manifests, patches: &[] };
+    codes_in(&world(&castle(more), &given), text)
+}
+
+/// The findings but that manifests are not at hand, which is told in a test of its own.
+fn codes_in(world: &World, text: &str) -> Vec<Code> {
     let tree = Tree::new([("clusters/blue/all.yaml".to_owned(), text.as_bytes().to_vec())]);
-    judge(&tree, &world).findings.into_iter().map(|finding| finding.code).collect()
+    let findings = judge(&tree, world).findings;
+    findings.into_iter().filter(|it| it.file != "castle.yaml" || it.code != Code::NotJudged).map(|it| it.code).collect()
 }
 
 fn object(kind: &str, name: &str) -> String {
@@ -52,6 +62,28 @@ fn components_are_whose_the_file_says() {
         found.sort();
         expected.sort();
         assert_eq!(found, expected, "{file}{text}");
+    }
+}
+
+/// Each component as castle has it, committed to the repository that it is handed over to, as docs/owners.md says. What its controllers make once they
+/// run is missing in no manifest: MetalLB's `memberlist`, the certificates of webhooks.
+#[test]
+fn what_castle_hands_over_passes() {
+    use castle_components::patches::adapt;
+    let fit = Fit::of(&castle(GITOPS), &[]);
+    for (name, key, file) in [
+        (ComponentName::Metallb, "metallb", "metallb-native-v0.16.1.yaml"),
+        (ComponentName::ExternalSecrets, "externalSecrets", "external-secrets-v2.9.0.yaml"),
+    ] {
+        let mirror = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror").join(file);
+        let mirrored = SystemDisk.read(&mirror, 8 << 20).ok().map(|bytes| String::from_utf8(bytes).unwrap());
+        let upstream = mirrored.map(|text| castle_kubernetes::model::manifest(&text).unwrap());
+        for objects in [Some(castle_components::standin::objects(name)), upstream].into_iter().flatten() {
+            let objects = adapt(name, &objects, &fit).unwrap();
+            let text: String = objects.iter().map(|object| format!("---\n{}\n", object.value())).collect();
+            let left = format!("{GITOPS}components: {{{key}: {{owner: flux}}}}\n");
+            assert_eq!(codes(&left, &BTreeMap::new(), &text), [], "{name}");
+        }
     }
 }
 
@@ -97,6 +129,72 @@ fn what_the_file_gives_is_there() {
     ] {
         assert_eq!(codes(&file, &none, &text), expected, "{file}{text}");
     }
+}
+
+/// Which Kubernetes and which Flux it is, what patches switch on, and which addresses are taken: all of it is in the file.
+#[test]
+fn the_world_is_that_of_the_file() {
+    let claim = object("resource.k8s.io/v1beta2\nkind: ResourceClaim", "{name: a, namespace: default}");
+    let told = |file: &str, patches: &[Secret], text: &str| {
+        let manifests = BTreeMap::new();
+        let text_of = format!("{file}{GITOPS}");
+        let castle = castle_spec::read(
+            format!(
+                "castle: blue\nplatform: embedded\ntalos: {{version: v1.13.9}}\n\
+                 network: {{cidr: 10.0.0.0/24, gateway: 10.0.0.1, nameservers: [10.0.0.1], vip: 10.0.0.9, loadBalancers: 10.0.0.50-10.0.0.60}}\n\
+                 nodes: {{controlPlanes: {{count: 1, firstAddress: 10.0.0.11}}}}\nstorage: none\n{text_of}"
+            )
+            .as_bytes(),
+        );
+        let nodes = castle.nodes;
+        let castle = castle.castle.unwrap_or_else(|| panic!("{:?}", castle.problems));
+        codes_in(&world(&castle, &Given { nodes: &nodes, entry: None, manifests: &manifests, patches }), text)
+    };
+    let (this, before) = ("kubernetes: {version: v1.36.3}\n", "kubernetes: {version: v1.35.1}\n");
+    assert_eq!(told(this, &[], &claim), [Code::KindNotServed]);
+    assert_eq!(told(before, &[], &claim), [Code::NotJudged]);
+    for patch in [
+        "cluster: {apiServer: {extraArgs: {runtime-config: 'api/alpha=true,resource.k8s.io/v1beta2=true'}}}",
+        "cluster:\n  apiServer:\n    extraArgs:\n      runtime-config: [resource.k8s.io/v1beta2=true]\n",
+    ] {
+        assert_eq!(told(this, &[Secret::from(patch.to_owned())], &claim), [Code::NotJudged], "{patch}");
+    }
+    let off =
+        Secret::from("cluster: {apiServer: {extraArgs: {runtime-config: resource.k8s.io/v1beta2=false}}}".to_owned());
+    assert_eq!(told(this, &[off], &claim), [Code::KindNotServed]);
+
+    let map = object("v1\nkind: ConfigMap", "{name: a, namespace: default}\ndata: {a: \"${domain}\"}");
+    assert_eq!(told(this, &[], &map), [Code::VariableMissing]);
+    let old = format!("{this}components: {{flux: {{version: v2.8.8, sourceWatcher: true}}}}\n");
+    assert_eq!(told(&old, &[], &map), [Code::VariableUnset]);
+    let generator =
+        object("source.extensions.fluxcd.io/v1beta1\nkind: ArtifactGenerator", "{name: a, namespace: flux-system}");
+    assert_eq!(told(this, &[], &generator), [Code::KindNotServed]);
+    assert_eq!(told(&old, &[], &generator), []);
+
+    for (addresses, expected) in [
+        ("10.0.0.60-10.0.0.70", vec![Code::AddressTaken]),
+        ("10.0.0.9/32", vec![Code::AddressTaken]),
+        ("10.0.0.11-10.0.0.12", vec![Code::AddressTaken]),
+        ("10.0.0.70-10.0.0.80", vec![]),
+    ] {
+        let pool = object("metallb.io/v1beta1\nkind: IPAddressPool", "{name: mine, namespace: metallb-system}");
+        assert_eq!(told(this, &[], &format!("{pool}spec: {{addresses: [{addresses}]}}\n")), expected, "{addresses}");
+    }
+}
+
+/// On hypervisors manifests are downloaded when they are applied, not only to be compared with. That they were not is said.
+#[test]
+fn manifests_that_are_not_at_hand_are_named() {
+    let unseen = |manifests: &BTreeMap<ComponentName, Vec<Object>>| {
+        let tree = Tree::new([("clusters/blue/all.yaml".to_owned(), Vec::new())]);
+        let given = Given { nodes: &[], entry: None, manifests, patches: &[] };
+        let verdict = judge(&tree, &world(&castle(GITOPS), &given));
+        verdict.findings.into_iter().find(|it| it.code == Code::NotJudged).map(|it| it.subject)
+    };
+    assert_eq!(unseen(&BTreeMap::new()).as_deref(), Some("external-secrets, metallb, flux"));
+    let all = ComponentName::ALL.map(|name| (name, Vec::new())).into();
+    assert_eq!(unseen(&all), None);
 }
 
 #[test]

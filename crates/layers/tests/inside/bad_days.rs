@@ -1,15 +1,20 @@
 //! Bad days of the cluster and its components.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use castle_datacenter::{Component, ComponentFault};
 use castle_engine::Class;
+use castle_layers::cluster::Referred;
+use castle_secrets::Secret;
+use castle_testkit::in_virtual_time;
 use serde_json::{Value, json};
 
+use crate::castle::faults;
 use crate::day::{Said, day, one};
-use crate::keep::{BLUE, Keep, full, only};
+use crate::keep::{BLUE, Keep, full, inside_only, only};
 use crate::person::Person;
-use crate::room::done;
+use crate::room::{done, door};
 
 #[test]
 fn a_vault_that_does_not_let_the_cluster_in() {
@@ -25,6 +30,31 @@ fn a_vault_that_does_not_let_the_cluster_in() {
         locked.is("ClusterSecretStore infisical", "temporarily locked, please try again later", next);
         keep.castle.room.clock.sleep(Duration::from_secs(600)).await;
     });
+}
+
+/// Goal: without a network the nodes say so, before any component loses its patience; one that comes with the configuration is as good as flannel's.
+#[test]
+fn nodes_without_a_network_say_so() {
+    let raised = |patch: &str| {
+        let file = only(&["networking"]).replace("kubernetes: {", "kubernetes: {cni: none, ");
+        let file = file.replace("talos: {", "talos: {patches: [network.yaml], ");
+        assert!(file.contains("cni: none") && file.contains("network.yaml"), "{file}");
+        in_virtual_time(async |clock| {
+            let mut keep = Keep::new(inside_only(5), &file, door(clock));
+            let patches = [("network.yaml".to_owned(), Secret::from(patch.to_owned()))].into();
+            keep.castle.referred = Arc::new(Referred { patches, ..Referred::default() });
+            let report = keep.up().await;
+            faults(&report)
+                .into_iter()
+                .map(|fault| format!("{}: {}", fault.subject, fault.evidence))
+                .collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(raised("cluster: {inlineManifests: [{name: cilium, contents: 'kind: x'}]}\n"), Vec::<String>::new());
+    let said = raised("machine: {certSANs: [castle.lan]}\n");
+    let why = "kubernetes.cni is none, and no manifest in the machine configuration brings a network";
+    let of_node = said.first().filter(|first| first.starts_with("Node ")).map(String::as_str).unwrap_or_default();
+    assert!(of_node.contains("is not ready") && of_node.contains(why), "{said:?}");
 }
 
 #[test]
@@ -158,7 +188,7 @@ fn a_webhook_that_is_dead_while_the_pool_changes() {
         keep.castle.room.clock.sleep(Duration::from_secs(5)).await;
         keep.rewrite(&file.replace("10.0.200.20", "10.0.200.30"));
         let report = keep.furnished().await;
-        let said: Vec<Said> = crate::castle::faults(&report).into_iter().map(Said::of).map(Said::may_pass).collect();
+        let said: Vec<Said> = faults(&report).into_iter().map(Said::of).map(Said::may_pass).collect();
         let next = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations";
         assert_eq!(said.len(), 2, "one for each kind that it judges");
         said[0].is("IPAddressPool metallb-system/castle", "connect: connection refused", next);
@@ -217,7 +247,7 @@ fn a_worker_that_is_lost_meanwhile() {
     day(&only(&["storage", "networking"]), async |keep, _| {
         let worker = machine(keep, "blue-worker-1");
         let report = meanwhile(keep, 20, |keep| keep.datacenter().switch(worker, false)).await;
-        let failed: Vec<String> = crate::castle::faults(&report).iter().map(ToString::to_string).collect();
+        let failed: Vec<String> = faults(&report).iter().map(ToString::to_string).collect();
         assert!(!failed.is_empty() && failed.iter().all(|fault| fault.contains("waited")), "{failed:#?}");
         keep.datacenter().switch(worker, true);
         keep.castle.room.clock.sleep(Duration::from_secs(60)).await;

@@ -180,12 +180,15 @@ fn a_first_volume_is_written_once() {
 }
 
 #[test]
-fn image_automation_and_an_age_key_can_be_had() {
+fn image_automation_the_source_watcher_and_an_age_key_can_be_had() {
     let file = with_gitops(&full(1, 1), "imageAutomation: true, ageKey: env:AGE");
+    let file = format!("{file}components: {{flux: {{version: v2.8.8, sourceWatcher: true}}}}\n");
     let wishes = Wishes { age_key: Some("AGE-SECRET-KEY-1".to_owned()), ..Wishes::default() };
     fits(&file, wishes, |keep| {
         let controllers = keep.datacenter().object_names(BLUE, "deployments.apps");
-        assert!(controllers.contains(&"flux-system/image-automation-controller".to_owned()), "{controllers:?}");
+        for controller in ["image-automation-controller", "source-watcher"] {
+            assert!(controllers.contains(&format!("flux-system/{controller}")), "{controllers:?}");
+        }
         let key = keep.datacenter().object(BLUE, "secrets", "flux-system", "sops-age").unwrap();
         assert!(key["data"]["castle.agekey"].is_string());
     });

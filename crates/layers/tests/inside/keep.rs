@@ -150,7 +150,7 @@ fn manifests(room: &Room, mirror: Option<&Path>) -> BTreeMap<ComponentName, Vec<
                 ComponentName::ExternalSecrets => "external-secrets-v2.9.0.yaml",
                 ComponentName::Metallb => "metallb-native-v0.16.1.yaml",
                 ComponentName::Longhorn => "longhorn-v1.12.1.yaml",
-                ComponentName::Flux if fit.has_image_automation => "flux-v2.8.8-install.yaml",
+                ComponentName::Flux if fit.has_image_automation || fit.has_source_watcher => "flux-v2.8.8-install.yaml",
                 ComponentName::Flux => "flux-v2.9.0-components.yaml",
             };
             manifest(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap()

@@ -21,6 +21,13 @@ pub(super) fn check(castle: &Castle, problems: &mut Problems) {
             );
             continue;
         }
+        if settings.source_watcher.value && name != ComponentName::Flux {
+            problems.report(
+                Problem::new(Code::ComponentUnused, format!("{name} has no source-watcher"))
+                    .at(settings.source_watcher.origin, "only Flux has one")
+                    .hint("remove it, or write it under `flux`"),
+            );
+        }
         if let Some(version) = settings.version.as_ref().filter(|version| !name.is_good(version)) {
             problems.report(
                 Problem::new(

@@ -8,6 +8,7 @@ use crate::components::{Component, ComponentName};
 use crate::inventory::pools;
 use crate::model::Castle;
 use crate::problem::{Code, Problem, Problems};
+use crate::span::Origin;
 use crate::yaml::{self, Limits};
 
 /// Checks the files with patches that `castle` names, by what `look` finds at each path. Nothing in them is shown.
@@ -39,6 +40,12 @@ pub fn patches(castle: &Castle, look: &mut dyn FnMut(&str) -> Look) -> Vec<Probl
         }
     }
     problems.sorted()
+}
+
+/// The files with patches for the configuration of nodes that `castle` names, and where it names them.
+pub fn patch_files(castle: &Castle) -> Vec<(&str, Origin)> {
+    let of_pools = pools(castle).flat_map(|(.., pool)| pool.patches.iter());
+    castle.talos.patches.iter().chain(of_pools).map(|file| (file.as_str(), file.origin)).collect()
 }
 
 /// A patch for objects: each document a part of an object, or a target with operations.

@@ -43,6 +43,14 @@ macro_rules! version {
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub struct $name(Version);
 
+        impl $name {
+            /// Its first two numbers.
+            #[must_use]
+            pub fn minor(&self) -> (u64, u64) {
+                (self.0.major, self.0.minor)
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "v{}", self.0)

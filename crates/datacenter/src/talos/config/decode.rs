@@ -59,7 +59,7 @@ pub(crate) fn decode(minor: Minor, text: &str) -> Result<Vec<Document>, String> 
     if documents.is_empty() { Err("config not found".to_owned()) } else { Ok(documents) }
 }
 
-fn shape_of(minor: Minor, value: &Yaml, version: &str, kind: &str) -> Result<&'static Shape, String> {
+pub(super) fn shape_of(minor: Minor, value: &Yaml, version: &str, kind: &str) -> Result<&'static Shape, String> {
     let is_first = ["machine", "cluster", "debug", "persist"].iter().any(|key| value.at(key).is_some());
     let found = match (version, kind) {
         ("" | "v1alpha1", "") if is_first || version == "v1alpha1" => SHAPES.get("Config"),
@@ -264,7 +264,7 @@ fn typed(kind: &Kind) -> String {
 }
 
 /// What the vendor calls a kind of scalar.
-fn word(kind: &Kind) -> &'static str {
+pub(super) fn word(kind: &Kind) -> &'static str {
     match kind {
         Kind::Bool => "bool",
         Kind::Int => "int",
@@ -276,14 +276,14 @@ fn word(kind: &Kind) -> &'static str {
 }
 
 /// What is wrong with a scalar.
-enum Fault {
+pub(super) enum Fault {
     /// It is of another type.
     Type,
     /// It is of the right type and cannot be read.
     Text(String),
 }
 
-fn fault(kind: &Kind, value: &Yaml) -> Option<Fault> {
+pub(super) fn fault(kind: &Kind, value: &Yaml) -> Option<Fault> {
     let (text, meaning) = (value.text()?, value.meaning());
     let into = |is_fit: bool| (!is_fit).then_some(Fault::Type);
     let parsed = |is_fit: bool, why: String| (!is_fit && !text.is_empty()).then_some(Fault::Text(why));

@@ -83,6 +83,20 @@ impl Config {
         }
     }
 
+    /// Whether Pods get a network: from the plugin, or from manifests that come with the configuration. What is in those nobody asks here.
+    pub(crate) fn has_network(&self) -> bool {
+        let documents = ["KubeInlineManifestConfig", "KubeExternalManifestConfig"];
+        let has_list = |path: &str| {
+            let list = self.machine().and_then(|machine| machine.at(path)).and_then(|list| list.list());
+            list.is_some_and(|items| !items.is_empty())
+        };
+        self.cni() == Cni::Flannel
+            || documents.iter().any(|kind| self.documents_of(kind).next().is_some())
+            || ["cluster.inlineManifests", "cluster.extraManifests", "cluster.network.cni.urls"]
+                .iter()
+                .any(|path| has_list(path))
+    }
+
     /// Whether CoreDNS comes with the cluster.
     pub(crate) fn has_dns(&self) -> bool {
         let new = self.documents_of("KubeCoreDNSConfig").next();

@@ -1,0 +1,188 @@
+//! Who makes Secrets, ConfigMaps and stores: objects of the repository, castle, Kubernetes itself, and controllers that copy or make them.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::Case;
+use crate::flux::{HELM, is_elsewhere};
+use crate::kinds::COMPONENTS;
+use crate::object::Object;
+
+/// Groups whose objects make no Secrets but those that are told here.
+const PREDICTABLE: &[&str] = &[
+    "acme.cert-manager.io",
+    "cert-manager.io",
+    "external-secrets.io",
+    "helm.toolkit.fluxcd.io",
+    "image.toolkit.fluxcd.io",
+    "kustomize.toolkit.fluxcd.io",
+    "longhorn.io",
+    "metallb.io",
+    "notification.toolkit.fluxcd.io",
+    "source.toolkit.fluxcd.io",
+    "traefik.io",
+];
+
+/// Annotations by which controllers copy a Secret or ConfigMap into other namespaces.
+const COPIED: &[&str] = &[
+    "config-syncer.appscode.com/",
+    "kubed.appscode.com/",
+    "reflector.v1.k8s.emberstack.com/",
+    "replicator.v1.mittwald.de/",
+];
+/// Namespaces in which Kubernetes and Talos make what no repository shows.
+const OF_THE_SYSTEM: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
+
+/// All that is made.
+#[derive(Default)]
+pub(super) struct Made {
+    /// By kind, namespace and name.
+    places: BTreeSet<(&'static str, String, String)>,
+    /// What is in many namespaces, or in all, by kind and name.
+    everywhere: BTreeSet<(&'static str, String)>,
+}
+
+impl Made {
+    /// All that castle, Kubernetes and the repository make.
+    pub(super) fn of(case: &Case<'_>) -> Self {
+        let mut made = Self::default();
+        let world = case.world;
+        let places = &mut made.places;
+        places.extend(world.secrets.iter().map(|(namespace, name)| ("Secret", namespace.clone(), name.clone())));
+        places.extend(world.config_maps.keys().map(|(namespace, name)| ("ConfigMap", namespace.clone(), name.clone())));
+        places.extend(world.stores.iter().map(|name| ("ClusterSecretStore", String::new(), name.clone())));
+        // The certificate of the API server's authority, for every Pod.
+        made.everywhere.insert(("ConfigMap", "kube-root-ca.crt".to_owned()));
+        for (_, object) in case.forest.objects() {
+            made.add(object);
+        }
+        made
+    }
+
+    pub(super) fn has(&self, kind: &'static str, namespace: &str, name: &str) -> bool {
+        self.places.contains(&(kind, namespace.to_owned(), name.to_owned()))
+            || self.everywhere.contains(&(kind, name.to_owned()))
+    }
+
+    fn add(&mut self, object: &Object) {
+        let namespace = object.reference().namespace;
+        let or_own = |pointer: &str| Some(object.text(pointer)).filter(|it| !it.is_empty()).unwrap_or(object.name());
+        let here = |kind, name: &str| (kind, namespace.clone(), name.to_owned());
+        match (object.group(), object.kind()) {
+            ("", "Secret") | ("bitnami.com", "SealedSecret") => {
+                self.places.insert(here("Secret", object.name()));
+                self.copy(object, &["/metadata", "/spec/template/metadata"], "Secret", object.name());
+            }
+            ("", "ConfigMap") => {
+                self.places.insert(here("ConfigMap", object.name()));
+                self.copy(object, &["/metadata"], "ConfigMap", object.name());
+            }
+            ("external-secrets.io", "ExternalSecret") => {
+                let name = or_own("/spec/target/name");
+                self.places.insert(here("Secret", name));
+                self.copy(object, &["/metadata", "/spec/target/template/metadata"], "Secret", name);
+            }
+            ("external-secrets.io", "ClusterExternalSecret") => {
+                let target = object.text("/spec/externalSecretSpec/target/name");
+                let name = if target.is_empty() { or_own("/spec/externalSecretName") } else { target };
+                self.everywhere.insert(("Secret", name.to_owned()));
+            }
+            ("trust.cert-manager.io", "Bundle") => {
+                self.everywhere.extend(["ConfigMap", "Secret"].map(|kind| (kind, object.name().to_owned())));
+            }
+            ("external-secrets.io", "SecretStore") => drop(self.places.insert(here("SecretStore", object.name()))),
+            ("external-secrets.io", "ClusterSecretStore") => {
+                self.places.insert(("ClusterSecretStore", String::new(), object.name().to_owned()));
+            }
+            ("cert-manager.io", "Certificate") => {
+                let name = object.text("/spec/secretName");
+                self.places.insert(here("Secret", name));
+                self.copy(object, &["/spec/secretTemplate"], "Secret", name);
+            }
+            ("cert-manager.io", _) => {
+                self.places.insert(here("Secret", object.text("/spec/acme/privateKeySecretRef/name")));
+            }
+            ("networking.k8s.io", "Ingress") if is_certified(object) => {
+                for tls in object.list("/spec/tls") {
+                    self.places.insert(here("Secret", tls["secretName"].as_str().unwrap_or_default()));
+                }
+            }
+            ("apps", "Deployment" | "DaemonSet") => {
+                let components = COMPONENTS.iter().filter(|component| object.name().contains(component.workload));
+                let secrets = components.flat_map(|component| component.secrets);
+                self.places.extend(secrets.map(|name| here("Secret", name)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds what is copied into other namespaces, if one of the object's annotations says so.
+    fn copy(&mut self, object: &Object, places: &[&str], kind: &'static str, name: &str) {
+        let annotations =
+            places.iter().filter_map(|place| object.value.pointer(place)?.get("annotations")?.as_object());
+        let mut keys = annotations.flat_map(|annotations| annotations.keys());
+        if keys.any(|key| COPIED.iter().any(|prefix| key.starts_with(prefix))) {
+            self.everywhere.insert((kind, name.to_owned()));
+        }
+    }
+}
+
+/// Whether cert-manager makes the certificates of an Ingress.
+fn is_certified(ingress: &Object) -> bool {
+    let annotations = ingress.value.pointer("/metadata/annotations").and_then(Value::as_object);
+    annotations.is_some_and(|all| all.keys().any(|key| key.starts_with("cert-manager.io/")))
+}
+
+/// Something that may make an object of this kind in a namespace, of which nobody here knows.
+pub(super) fn possible_maker(case: &Case<'_>, kind: &str, namespace: &str) -> Option<String> {
+    if OF_THE_SYSTEM.contains(&namespace) {
+        return Some("Kubernetes".to_owned());
+    }
+    let objects = || case.forest.objects().map(|(_, object)| object);
+    let custom = objects().find(|object| {
+        let reference = object.reference();
+        let target = object.text("/spec/targetNamespace");
+        let is_release = object.is(HELM, "HelmRelease") && !is_elsewhere(object);
+        let place = if is_release && !target.is_empty() { target } else { &reference.namespace };
+        let api = object.group();
+        let is_custom = api.contains('.') && !api.ends_with(".k8s.io") && !PREDICTABLE.contains(&api);
+        let is_everywhere = is_custom && object.kind().starts_with("Cluster");
+        is_everywhere || (place == namespace && (is_release || is_custom))
+    });
+    custom.map(|object| object.reference().to_string()).or_else(|| {
+        let binding = objects().find(|binding| may_create(case, binding, kind, namespace));
+        binding.and_then(|binding| binding.list("/subjects").next()).map(|subject| {
+            format!("{} {}", subject["kind"].as_str().unwrap_or("Pod"), subject["name"].as_str().unwrap_or_default())
+        })
+    })
+}
+
+/// Whether a binding lets a program of the repository create such objects in a namespace: then it may do so as it likes.
+fn may_create(case: &Case<'_>, binding: &Object, kind: &str, namespace: &str) -> bool {
+    const RIGHTS: &str = "rbac.authorization.k8s.io";
+    let is_here = binding.is(RIGHTS, "RoleBinding") && binding.reference().namespace == namespace;
+    if !is_here && !binding.is(RIGHTS, "ClusterRoleBinding") {
+        return false;
+    }
+    // What these make is told by their objects.
+    let is_predictable = |name: &str| ["cert-manager", "external-secrets"].iter().any(|known| name.starts_with(known));
+    if binding.list("/subjects").all(|subject| subject["name"].as_str().is_none_or(is_predictable)) {
+        return false;
+    }
+    let (role, resource) = (binding.text("/roleRef/name"), format!("{}s", kind.to_lowercase()));
+    let has = |rule: &Value, key: &str, wanted: &[&str]| {
+        let words = rule[key].as_array().into_iter().flatten().filter_map(Value::as_str);
+        words.into_iter().any(|word| wanted.contains(&word))
+    };
+    case.forest.objects().map(|(_, object)| object).any(|object| {
+        object.is(RIGHTS, binding.text("/roleRef/kind"))
+            && object.name() == role
+            && (object.kind() == "ClusterRole" || object.reference().namespace == namespace)
+            && object.list("/rules").any(|rule| {
+                has(rule, "apiGroups", &["", "*"])
+                    && has(rule, "resources", &[&resource, "*"])
+                    && has(rule, "verbs", &["create", "*"])
+            })
+    })
+}
