@@ -45,15 +45,19 @@ fn who_loses_the_state_finds_the_secrets_in_the_vault() {
 }
 
 #[test]
-fn another_castles_entries_are_left_alone() {
+fn entries_of_a_castle_whose_machines_are_elsewhere_are_left_alone() {
     let room = Room::new(400);
     room.write("castle.yaml", &with_vault());
     assert_eq!(room.castle(&["up"]).code, Some(0));
-    // The same name and folder, and nothing known of the one that stands: not even its machines, which are elsewhere.
+    // The same name and folder, and nothing known of the one that stands: its machines are where the file does not have them.
     std::fs::remove_dir_all(room.world.path(".local/state/castle/blue")).unwrap();
     let elsewhere = with_vault().replace("platform: embedded", "platform: {embedded: {vmids: 20000-20100}}");
     room.write("castle.yaml", &elsewhere);
     let refused = room.castle(&["up"]);
-    assert!(refused.code == Some(3) && refused.stderr.contains("kept by another castle"), "{}", refused.transcript());
-    assert!(refused.stdout.contains("Nothing was changed."), "{}", refused.transcript());
+    let words = "has machines outside of its vmids 20000-20100: VM 1000 (blue-cp-1)";
+    assert!(refused.code == Some(3) && refused.stderr.contains(words), "{}", refused.transcript());
+    room.write("castle.yaml", &with_vault());
+    let adopted = room.castle(&["adopt"]);
+    assert_eq!(adopted.code, Some(0), "{}", adopted.transcript());
+    assert_eq!(room.castle(&["plan", "--exit-code"]).code, Some(0));
 }
