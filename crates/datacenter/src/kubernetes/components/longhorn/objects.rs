@@ -57,7 +57,7 @@ impl Kube {
         }
         // One whose own manager says nothing is judged by the others.
         let silent =
-            self.keys(NODES, NAMESPACE).into_iter().map(|key| key.2.to_string()).filter(|node| !nodes.contains(node));
+            self.keys(NODES, NAMESPACE).into_iter().map(|key| key.2.clone()).filter(|node| !nodes.contains(node));
         for node in silent.collect::<Vec<String>>() {
             self.make_longhorn_node(&node);
         }
