@@ -1,6 +1,7 @@
 //! Where a verb stands that speaks with the hypervisor: the file, the memory, the site, and which castle it is.
 
 mod identity;
+mod rolling;
 mod running;
 mod trouble;
 
@@ -10,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{CastleId, Fault, Graph, GraphBuilder, Handle, StepId};
+use castle_layers::cluster::{self, Rolling};
 use castle_layers::platform::{self, Design, Doomed};
 use castle_layers::secrets::{self, Strongroom};
-use castle_layers::{Placed, Site, Survey, beginning, cluster, place, survey, unwanted, vault};
+use castle_layers::{Placed, Site, Survey, beginning, place, survey, unwanted, vault};
 use castle_proxmox::client::Client;
 use castle_proxmox::steps::Ground;
 use castle_spec::{ComponentName, Node};
@@ -28,6 +30,7 @@ use crate::output::Printer;
 use crate::recorded::Recorded;
 
 pub(crate) use identity::Identity;
+pub(crate) use rolling::Foreseen;
 pub(crate) use running::{Bounds, while_held};
 pub(crate) use trouble::{Trouble, end, with_next};
 
@@ -181,22 +184,26 @@ impl Stand {
         self.kept.strongroom(castle, self.kept.state(castle.clone()).ok())
     }
 
-    /// The steps that raise the castle, for whoever waits this long for a node that does not answer: not at all is only looking.
+    /// The steps that raise the castle, for whoever waits this long for a node that does not answer (not at all is only looking), and lets these
+    /// nodes restart.
     pub(crate) async fn raise(
         &self,
         ground: &Arc<Ground>,
         room: &Arc<Strongroom>,
         survey: &Survey,
         placed: &[Placed],
-        patience: Duration,
+        (patience, rolling): (Duration, &Rolling),
     ) -> Result<Graph, Trouble> {
         let (castle, nodes) = (&self.kept.castle, &self.kept.nodes);
         let remembered = beginning::remembered(room, ground, survey, nodes, patience != LOOKING).await?;
         let has_begun = remembered.began.is_some();
+        // Of what has not begun, nobody misses anything.
+        let rolling = if has_begun { rolling.clone() } else { Rolling::at_once() };
         let mut graph = GraphBuilder::new();
         let Secrets { checked, after, keys } = self.keep_secrets(&mut graph, ground, room, survey).await?;
-        let design =
-            Design { castle, nodes, placed, site: &self.site, survey, after: Some(&after), checked: Some(&checked) };
+        let (site, rolls) = (&self.site, &rolling);
+        let (after, checked) = (Some(&after), Some(&checked));
+        let design = Design { castle, nodes, placed, site, survey, after, checked, rolling: rolls };
         platform::raise(&mut graph, ground, design);
         let plan = cluster::Plan {
             castle: Arc::new(castle.clone()),
@@ -205,6 +212,7 @@ impl Stand {
             wire: Arc::new(self.wire(patience)),
             referred: Arc::new(self.kept.referred().await.map_err(Trouble::Failed)?),
             remembered,
+            rolling: rolling.clone(),
         };
         let formed = cluster::form(&mut graph, &plan, &keys);
         if has_begun {

@@ -1,21 +1,17 @@
-//! What is held of a castle that stands, before anything of it is changed: that its machines are seen, and that no more than one of
-//! them would restart.
+//! What is held of a castle that stands, before anything of it is changed: that its machines are seen.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use castle_engine::{Fault, Impact, Outcome, Report, lineage};
+use castle_engine::{Fault, lineage};
 use castle_layers::platform::{self, Doomed, Whose};
 use castle_layers::secrets::Strongroom;
 use castle_layers::{Survey, beginning};
 use castle_proxmox::model::Mark;
 use castle_proxmox::steps::Ground;
-use castle_spec::{Node, Role};
+use castle_spec::Role;
 
 use crate::recorded::{self, Machine, Recorded};
 use crate::stand::{Stand, Trouble};
-
-/// The steps that may restart a node.
-const RESTARTING: [&str; 2] = ["vm", "config"];
 
 /// Why a castle that stands by its record is not raised: none of its machines is seen, or none of its control planes. What is made
 /// instead would be a second castle beside the first.
@@ -133,54 +129,4 @@ async fn astray(stand: &Stand, ground: &Ground, survey: &Survey) -> Result<Optio
     Ok(Some(Fault::guard(stand.kept.name(), evidence).next(
         "give castle.yaml the vmids back that they were made with: castle moves no machine; or castle down, and then castle up",
     )))
-}
-
-/// Why a change is not made that would restart more than one node of a castle that stands, or a control plane while another is away: they
-/// are not restarted one after the other yet, each after all others are back.
-pub(crate) fn restarts(report: &Report, all: &[Node]) -> Option<Fault> {
-    let mut nodes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let mut away: BTreeSet<&str> = BTreeSet::new();
-    let is_control_plane =
-        |name: &str| all.iter().any(|node| node.role == Role::ControlPlane && node.name.value == name);
-    for (step, outcome) in &report.outcomes {
-        let (kind, name) = (&*step.kind, &*step.name);
-        // One whose member is to be forgotten is lost, whatever came of asking the others.
-        if kind == "member" && !outcome.is_done() {
-            away.insert(name);
-        }
-        let Outcome::Planned { change } = outcome else { continue };
-        if change.impact == Impact::Reboot && RESTARTING.contains(&kind) {
-            let fields = change.differences.iter().map(|difference| difference.field.clone());
-            nodes.entry(name).or_default().extend(fields);
-        }
-        if kind == "power" && is_control_plane(name) {
-            away.insert(name);
-        }
-    }
-    away.retain(|name| !nodes.contains_key(name));
-    if nodes.len() == 1 && !away.is_empty() && nodes.keys().any(|name| is_control_plane(name)) {
-        let restarting: Vec<&str> = nodes.into_keys().collect();
-        let away: Vec<&str> = away.into_iter().collect();
-        let evidence = format!(
-            "{} would restart while {} is away: etcd could lose its quorum",
-            restarting.join(", "),
-            away.join(", ")
-        );
-        let next = "take the change back, let castle up bring back what is away, and then make the change";
-        return Some(Fault::guard("castle.yaml", evidence).next(next));
-    }
-    if nodes.len() < 2 {
-        return None;
-    }
-    let told = nodes.iter().map(|(name, fields)| format!("{name} ({})", fields.join(", ")));
-    let evidence = format!(
-        "{} nodes would restart, and castle restarts no more than one in a run so far: {}",
-        nodes.len(),
-        told.collect::<Vec<_>>().join(", ")
-    );
-    Some(
-        Fault::guard("castle.yaml", evidence).next(
-            "change one node at a time, in nodes.overrides, and run castle up after each; or take the change back",
-        ),
-    )
 }

@@ -37,6 +37,18 @@ impl Impact {
     }
 }
 
+/// Whether a step may do what restarts a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restarts {
+    /// At once: nobody builds on it yet, or it is the node's turn.
+    #[default]
+    AtOnce,
+    /// Not here: what restarts it is left to another step, for when its turn has come.
+    InTurn,
+    /// Not at all: nobody has foreseen a turn for it.
+    Never,
+}
+
 /// One thing that is not as wanted. Never holds a secret: say that it differs, not how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {

@@ -30,7 +30,7 @@ mod store;
 mod timeline;
 mod value;
 
-pub use change::{Change, Decision, Difference, Impact};
+pub use change::{Change, Decision, Difference, Impact, Restarts};
 pub use event::{Deaf, EVENT_VERSION, Event, Listener, Outcome, What};
 pub use fault::{Class, Fault};
 pub use fence::{Alone, Fence};

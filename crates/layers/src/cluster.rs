@@ -5,13 +5,14 @@ mod adorn;
 mod configuration;
 mod drift;
 mod gates;
+mod rolling;
 mod traits;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{GraphBuilder, Handle, Place, StepId};
+use castle_engine::{GraphBuilder, Handle, Place, Restarts, StepId};
 use castle_kubernetes::client::Access;
 use castle_spec::model::Cni;
 use castle_spec::{Castle, Node, Role};
@@ -25,6 +26,7 @@ use crate::survey::Survey;
 pub use configuration::{ConfigurationError, Referred, brings_network, configuration, supposed};
 pub use drift::drift;
 use gates::{Api, SharedApi, Site as ApiSite, VolumeReady};
+pub use rolling::Rolling;
 
 /// Where the Kubernetes API listens.
 const API_PORT: u16 = 6443;
@@ -62,6 +64,8 @@ pub struct Plan {
     pub referred: Arc<Referred>,
     /// What is known of its etcd from elsewhere than its nodes.
     pub remembered: Remembered,
+    /// Which of them restart, one after the other.
+    pub rolling: Rolling,
 }
 
 fn id(kind: &str, name: &str) -> StepId {
@@ -135,21 +139,31 @@ pub struct Formed {
     pub quorum: Handle<Quorum>,
 }
 
+/// Who a node is on the wire.
+#[must_use]
+pub fn whom(node: &Node) -> Whom {
+    Whom { name: node.name.value.clone(), address: node.address.value }
+}
+
+/// The step that gives a node its configuration.
+fn configure(plan: &Plan, node: &Node, machine: Machine, restarts: Restarts) -> Configure {
+    let (castle, all, own, referred) = (plan.castle.clone(), plan.nodes.clone(), node.clone(), plan.referred.clone());
+    let compose = Box::new(move |bundle: &Bundle| {
+        let made = configuration(&castle, &all, &own, bundle, &referred);
+        made.map_err(|error| error.fault(&own.name.value))
+    });
+    let configure = Configure::new(plan.wire.clone(), whom(node), machine, compose);
+    configure.only_on(&node.mac.value.to_string()).restarting(restarts)
+}
+
 /// Adds the steps that make a cluster of the nodes, each after its machine runs.
 pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Formed {
-    let Plan { castle, nodes, machines, wire, referred, remembered } = plan;
-    let whom = |node: &Node| Whom { name: node.name.value.clone(), address: node.address.value };
+    let Plan { castle, nodes, machines, wire, referred, remembered, rolling } = plan;
     let (mut configured, mut volumes) = (Vec::new(), Vec::new());
     for (node, machine) in nodes.iter().zip(machines) {
-        let (castle, all, own, referred) = (castle.clone(), nodes.clone(), node.clone(), referred.clone());
-        let compose = Box::new(move |bundle: &Bundle| {
-            let made = configuration(&castle, &all, &own, bundle, &referred);
-            made.map_err(|error| error.fault(&own.name.value))
-        });
         let step = id("config", &node.name.value);
         let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        let configure =
-            Configure::new(wire.clone(), whom(node), *machine, compose).only_on(&node.mac.value.to_string());
+        let configure = configure(plan, node, *machine, rolling.restarts(node));
         let handle = graph.step(step.clone(), place, (keys.clone(),), configure);
         graph.after(step, platform::power_step(node));
         if configuration::has_longhorn(&plan.castle, node) {
@@ -205,6 +219,7 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
     if castle.kubernetes.cni.value == Cni::Flannel {
         graph.gate(id("coredns", "available"), place(10), needs, gates::core_dns());
     }
+    let api = if rolling.is_empty() { api } else { rolling::roll(graph, plan, keys, &api, &begun) };
     let traits = id("nodes", "traits");
     graph.step(traits.clone(), place(2), (api.clone(), keys.clone()), adorn(castle, nodes, referred));
     if waits_for_nodes(castle) {

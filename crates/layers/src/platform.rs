@@ -13,6 +13,7 @@ use castle_proxmox::steps::{
 };
 use castle_spec::{Castle, Node};
 
+use crate::cluster::Rolling;
 use crate::placement::Placed;
 use crate::site::Site;
 use crate::survey::Survey;
@@ -56,6 +57,16 @@ pub fn power_step(node: &Node) -> StepId {
     id("power", &node.name.value)
 }
 
+/// The step that restarts a node when its turn has come.
+pub(crate) fn restart_step(node: &Node) -> StepId {
+    id("restart", &node.name.value)
+}
+
+/// The step that starts a node which nobody has started again.
+pub(crate) fn start_step(node: &Node) -> StepId {
+    id("start", &node.name.value)
+}
+
 /// What a castle is raised from.
 #[derive(Clone, Copy, Debug)]
 pub struct Design<'d> {
@@ -73,11 +84,13 @@ pub struct Design<'d> {
     pub after: Option<&'d StepId>,
     /// What must be so before an image is downloaded, which may be done before the secrets are there.
     pub checked: Option<&'d StepId>,
+    /// Which nodes restart, one after the other.
+    pub rolling: &'d Rolling,
 }
 
 /// Adds the steps that raise the platform; returns the promise of each node that runs.
 pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>) -> Vec<Handle<Standing>> {
-    let Design { castle, nodes, placed, site, survey, after, checked } = design;
+    let Design { castle, nodes, placed, site, survey, after, checked, rolling } = design;
     let storage = site.hosts.iter().find_map(|host| survey.storage(host, &site.hardware.storage));
     let can_link = storage.is_none_or(castle_proxmox::model::Storage::can_link);
     let is_shared = storage.is_some_and(|storage| storage.is_shared);
@@ -114,7 +127,14 @@ pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>)
         let making = if can_link { Duration::from_secs(3) } else { Duration::from_secs(25) };
         let place = Place { lane: Some(storage_lane(site, &placed.host, is_shared)), predicted: making };
         let wanted = site.wanted(castle, node, &placed.host);
-        let guest = graph.step(vm_step(node), place, (template,), MakeGuest::new(ground.clone(), wanted));
+        if rolling.has(node) {
+            let restart = MakeGuest::new(ground.clone(), wanted.clone());
+            let place = Place { lane: None, predicted: Duration::from_secs(20) };
+            let restarted = graph.step(restart_step(node), place, (template.clone(),), restart);
+            graph.step(start_step(node), Place::default(), (restarted,), RunGuest::new(ground.clone(), name));
+        }
+        let make = MakeGuest::new(ground.clone(), wanted).restarting(rolling.restarts(node));
+        let guest = graph.step(vm_step(node), place, (template,), make);
         let place = Place { lane: Some(host_lane(&placed.host)), predicted: Duration::from_secs(2) };
         guests.push(graph.step(power_step(node), place, (guest,), RunGuest::new(ground.clone(), name)));
     }

@@ -20,7 +20,7 @@ pub use bootstrap::{Begun, Bootstrap, Quorum};
 pub use configure::{Compose, Configure, Configured, How, Machine, Sight};
 pub use etcd::Remembered;
 pub use keys::Keys;
-pub use members::{ForgetMember, Joined, Left, Members};
+pub use members::{ForgetMember, Joined, Left, Members, leader};
 
 /// How nodes are reached.
 pub struct Wire {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use castle_engine::{Chosen, Fault, Outcome, Taking, lineage};
+use castle_layers::cluster::Rolling;
 use castle_layers::platform::{self, Whose};
 use castle_layers::{foreign, secrets};
 use clap::Args;
@@ -55,7 +56,7 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
         let ground = stand.ground(&castle, false);
         let (survey, placed) = stand.lay_out(&ground).await?;
         let room = kept.strongroom(&castle, Some(kept.state(castle.clone()).map_err(Trouble::Failed)?));
-        let graph = stand.raise(&ground, &room, &survey, &placed, LOOKING).await?;
+        let graph = stand.raise(&ground, &room, &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
         let driven = stand.drive("adopt", graph, &castle, Chosen::of([secrets::layer()]), &held.lease, printer).await?;
         stand.remember(&room, Some(&placed), held.lease.epoch()).await?;
         let failed = driven.report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
@@ -93,7 +94,8 @@ async fn refused(stand: &Stand, identity: &Identity, printer: &mut Printer) -> R
         return Err(Fault::guard(subject, evidence).next(lineage::OUTDATED).into());
     }
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING).await?;
+    let graph =
+        stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
     let report = stand.look(&graph, &identity.castle).await;
     let is_guarded = |outcome: &Outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded);
     if !report.ended(is_guarded).any(|(step, _)| step.layer == secrets::layer()) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use castle_engine::{Outcome, Report};
+use castle_layers::cluster::Rolling;
 use castle_layers::layer_of;
 use clap::Args;
 use futures_util::future::{Either, select};
@@ -88,7 +89,8 @@ async fn look(stand: &Stand) -> Result<Report, Trouble> {
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, true);
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING).await?;
+    let graph =
+        stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
     Ok(stand.look(&graph, &identity.castle).await)
 }
 

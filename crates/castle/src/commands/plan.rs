@@ -14,8 +14,8 @@ use crate::furnish::Unwanted;
 use crate::output::{Exit, Printer, table};
 use crate::planned::Planned;
 use crate::preflight::preflight;
-use crate::stand::{LOOKING, Stand, Trouble, with_next};
-use crate::standing::{restarts, vanished};
+use crate::stand::{Foreseen, Stand, Trouble};
+use crate::standing::vanished;
 
 /// Show what `up` would do, and what that means for what exists
 ///
@@ -53,11 +53,12 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
     if let Some(fault) = vanished(&stand, &window, &ground, &survey).await? {
         return Err(fault.into());
     }
-    let graph = stand.raise(&ground, &window, &survey, &placed, LOOKING).await?;
+    let manifests = stand.furnishing().await?.manifests();
+    let foreseen = stand.foresee(&ground, &window, &survey, &placed);
+    let (foreseen, preflight) = join(foreseen, preflight(&stand.kept, manifests)).await;
+    let Foreseen { graph, report, .. } = foreseen?;
     let graph = graph.predicted_by(&remembered(stand.kept.doors.disk.as_ref(), &stand.kept.own_folder()));
     let predicted = graph.predicted();
-    let manifests = stand.furnishing().await?.manifests();
-    let (report, preflight) = join(stand.look(&graph, &identity.castle), preflight(&stand.kept, manifests)).await;
     let actions: Vec<(String, &Change)> = planned(&report).collect();
     let waiting: Vec<(String, &str, &str)> = report
         .outcomes
@@ -68,8 +69,7 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
         })
         .collect();
     let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
-    let restarts = restarts(&report, &stand.kept.nodes);
-    let is_refused = failed > 0 || restarts.is_some() || preflight.is_in_the_way();
+    let is_refused = failed > 0 || preflight.is_in_the_way();
     match (actions.is_empty(), waiting.is_empty()) {
         (false, _) => show(&stand, &actions, predicted, printer),
         // Where something is in the way, that is what is told.
@@ -97,7 +97,7 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
     let (result, exit) = match () {
         () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),
         () if failed > 0 => ("failed", Exit::Failed),
-        () if restarts.is_some() || preflight.is_in_the_way() => ("refused", Exit::Refused),
+        () if preflight.is_in_the_way() => ("refused", Exit::Refused),
         () if actions.is_empty() => ("unchanged", Exit::Done),
         () if args.exit_code => ("planned", Exit::Differs),
         () => ("planned", Exit::Done),
@@ -110,12 +110,8 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
     }
     let mut problems = problems(&report, printer);
     problems.extend(preflight.tell(printer));
-    if let Some(fault) = &restarts {
-        printer.complain_to_people(&with_next(fault));
-        problems.push(json!({"severity": "error", "summary": fault.to_string(), "hint": fault.next}));
-    }
     match &args.out {
-        Some(file) if failed == 0 && restarts.is_none() && !preflight.is_in_the_way() => {
+        Some(file) if failed == 0 && !preflight.is_in_the_way() => {
             let planned = Planned::of(&stand.kept, &identity, &report, &placed, args.deep)?;
             planned.write(&stand.kept.doors, file)?;
             printer.say(&format!("Kept in {0}: castle up {1} --plan {0}", file.display(), args.path.display()));

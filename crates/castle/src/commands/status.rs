@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use castle_engine::{Impact, Outcome, Report, StepId};
+use castle_layers::cluster::Rolling;
 use castle_layers::gitops::{Following, Weight};
 use castle_layers::platform::{Doomed, Whose};
 use castle_layers::{cluster, gitops, layer_of, platform};
@@ -48,7 +49,7 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
     let ground = stand.ground(&identity.castle, args.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
     let window = stand.window(&identity.castle);
-    let graph = stand.raise(&ground, &window, &survey, &placed, LOOKING).await?;
+    let graph = stand.raise(&ground, &window, &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
     let report = stand.look(&graph, &identity.castle).await;
     let mut rows = vec![["node", "role", "vmid", "host", "address", "state"].map(str::to_owned)];
     let mut objects: Vec<Value> = Vec::new();

@@ -19,8 +19,8 @@ use crate::output::{Exit, Printer};
 use crate::planned::Planned;
 use crate::preflight::preflight;
 use crate::repository;
-use crate::stand::{LOOKING, RAISING, REACHING, Stand, Trouble, while_held};
-use crate::standing::{restarts, vanished};
+use crate::stand::{Foreseen, RAISING, REACHING, Stand, Trouble, while_held};
+use crate::standing::vanished;
 
 /// How long a machine that was just removed may still answer.
 const GOING: Duration = Duration::from_secs(1);
@@ -85,8 +85,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     if let Some(fault) = vanished(&stand, &window, &ground, &survey).await? {
         return Err(fault.into());
     }
-    let first_look = stand.raise(&ground, &window, &survey, &placed, LOOKING).await?;
-    let first_look = stand.look(&first_look, &identity.castle).await;
+    let Foreseen { report: first_look, rolling, .. } = stand.foresee(&ground, &window, &survey, &placed).await?;
     let layers = Chosen::of(args.layer.iter().map(|layer| Layer::new(layer)));
     let guarded = |outcome: &Outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded);
     // Of a layer that is only looked at, it is told at the end.
@@ -96,9 +95,6 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
         printer.say("Nothing was changed.");
         return Ok(Exit::Refused);
-    }
-    if let Some(fault) = restarts(&first_look, &kept.nodes).filter(|_| layers.contains(&platform::layer())) {
-        return Err(fault.into());
     }
     keep_off(&stand, &survey, printer).await?;
     if layers.contains(&platform::layer()) {
@@ -146,7 +142,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
             return Err(fault.into());
         }
         stand.note_leaving(&room, &ground, &survey, held.lease.epoch()).await?;
-        let graph = stand.raise(&ground, &room, &survey, &placed, RAISING).await?;
+        let graph = stand.raise(&ground, &room, &survey, &placed, (RAISING, &rolling)).await?;
         let driven = stand.drive("up", graph, &castle, layers.clone(), &held.lease, printer).await?;
         let mut more = Map::new();
         let known = driven.report.is_done().then_some(placed.as_slice());
@@ -213,8 +209,7 @@ async fn hold_to(planned: &Planned, stand: &Stand, printer: &mut Printer) -> Res
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, planned.deep);
     let (survey, placed) = stand.lay_out(&ground).await?;
-    let graph = stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, LOOKING).await?;
-    let report = stand.look(&graph, &identity.castle).await;
+    let Foreseen { report, .. } = stand.foresee(&ground, &stand.window(&identity.castle), &survey, &placed).await?;
     let now = Planned::of(&stand.kept, &identity, &report, &placed, planned.deep)?;
     let moved = planned.moved(&now);
     if moved.is_empty() {

@@ -1,21 +1,20 @@
 //! Goal: a worker leaves only with what nobody misses, only if somebody agreed, and can be had back as long as its machine is there. Method: whole
 //! castles in virtual time, with Longhorn and a database, in which people and bad luck have a hand.
 
-use std::path::Path;
 use std::time::Duration;
 
 use castle_engine::Outcome;
-use castle_kubernetes::client::{Api, Mode};
+use castle_kubernetes::client::Mode;
 use castle_kubernetes::model::{Kind, Object};
+use castle_layers::cluster::Rolling;
 use castle_layers::platform;
-use castle_rehearsal::{Loss, Moment, Pulse};
+use castle_rehearsal::{Loss, Moment};
 use serde_json::{Value, json};
 
-use crate::commands::owners::connect;
-use crate::output::{Exit, Printer};
-use crate::rehearsal::fixture::{blue, hold, in_a_world, written};
+use crate::output::Exit;
+use crate::rehearsal::fixture::{blue, hold, in_a_world, person, stand, written};
 use crate::rehearsal::{At, Kill, Life, Told};
-use crate::stand::{LOOKING, Stand};
+use crate::stand::LOOKING;
 
 const LONGHORN: &str = "{longhorn: {replicas: 1}}";
 const WORKER: u32 = 1011;
@@ -23,17 +22,6 @@ const SPACE: &str = "longhorn-system";
 
 fn write(life: &Life, workers: u32, storage: &str) {
     life.disk().tamper(&life.script.file, blue(workers, storage).into_bytes());
-}
-
-/// Somebody who works in the cluster, and lives on when castle is killed.
-async fn person(life: &Life) -> Api {
-    life.tally.begin(&Pulse::new(), None);
-    connect(&stand(life).await.kept).await.unwrap()
-}
-
-async fn stand(life: &Life) -> Stand {
-    let folder = life.script.file.parent().unwrap_or(Path::new("/"));
-    Stand::open(&life.doors(), folder, &mut Printer::into_memory()).await.unwrap()
 }
 
 async fn edit(life: &Life, kind: &Kind, namespace: &str, name: &str, spec: Value) {
@@ -307,7 +295,7 @@ fn only_those_go_that_somebody_agreed_to() {
             assert_eq!(leaving.iter().map(|guest| guest.vmid).collect::<Vec<_>>(), [WORKER]);
             stand.agree_to(if is_agreed { &leaving } else { &[] });
             let window = stand.window(&identity.castle);
-            let graph = stand.raise(&ground, &window, &survey, &placed, LOOKING).await.unwrap();
+            let graph = stand.raise(&ground, &window, &survey, &placed, (LOOKING, &Rolling::at_once())).await.unwrap();
             let report = stand.look(&graph, &identity.castle).await;
             let planned = report.ended(|outcome| matches!(outcome, Outcome::Planned { .. }));
             let planned: Vec<String> = planned.map(|(step, _)| step.to_string()).collect();

@@ -5,6 +5,7 @@ mod losses;
 mod of_castle;
 mod of_etcd;
 mod of_identity;
+mod of_restarts;
 mod of_the_site;
 
 use std::pin::pin;

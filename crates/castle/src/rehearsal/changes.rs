@@ -20,24 +20,14 @@ pub(crate) fn losable<'s>(nodes: &'s [Node], chance: &Chance) -> Option<&'s Node
     losable.get(drawn).copied()
 }
 
-/// The file with more memory for its control planes, where it says how much they have; and how many machines would restart for it.
-pub(crate) fn edited(script: &Script) -> Option<(PathBuf, Vec<u8>, usize)> {
+/// The file with more memory for its control planes, where it says how much they have.
+pub(crate) fn edited(script: &Script) -> Option<(PathBuf, Vec<u8>)> {
     let memory = script.castle.nodes.control_planes.memory.as_ref()?;
     let span = memory.origin.span()?;
     let text = script.files.get(&script.file)?;
     let (before, after) = (text.get(..span.start)?, text.get(span.end..)?);
     let more = format!("{}MiB", memory.mib() + MORE_MIB);
-    let restarting = |node: &&Node| {
-        node.role == Role::ControlPlane
-            && !script
-                .castle
-                .nodes
-                .overrides
-                .iter()
-                .any(|(name, over)| name.as_str() == node.name.value && over.memory.is_some())
-    };
-    let count = script.nodes.iter().filter(restarting).count();
-    Some((script.file.clone(), [before, more.as_bytes(), after].concat(), count))
+    Some((script.file.clone(), [before, more.as_bytes(), after].concat()))
 }
 
 /// How many etcds there are of the castle: in one life there is one.

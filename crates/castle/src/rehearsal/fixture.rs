@@ -3,11 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use castle_rehearsal::{ModelDisk, in_virtual_time};
+use castle_kubernetes::client::Api;
+use castle_rehearsal::{ModelDisk, Pulse, in_virtual_time};
 
 use super::{Life, Props, Script, Told};
+use crate::commands::owners::connect;
 use crate::doors::Doors;
-use crate::output::Exit;
+use crate::output::{Exit, Printer};
+use crate::stand::Stand;
 
 /// A small castle that has one of everything, on two hosts, with references of every kind.
 pub(crate) const SMALL: &str = "castle: green
@@ -108,4 +111,16 @@ pub(crate) fn in_a_world<T: Send>(script: &Arc<Script>, seed: u64, work: impl As
         let world = || in_virtual_time(async |clock| work(&Life::begin(script, seed, clock)).await).unwrap();
         std::thread::Builder::new().stack_size(8 << 20).spawn_scoped(scope, world).unwrap().join().unwrap()
     })
+}
+
+/// Somebody who works in the cluster, and lives on when castle is killed.
+pub(crate) async fn person(life: &Life) -> Api {
+    life.tally.begin(&Pulse::new(), None);
+    connect(&stand(life).await.kept).await.unwrap()
+}
+
+/// Where a verb would stand.
+pub(crate) async fn stand(life: &Life) -> Stand {
+    let folder = life.script.file.parent().unwrap_or(Path::new("/"));
+    Stand::open(&life.doors(), folder, &mut Printer::into_memory()).await.unwrap()
 }

@@ -205,6 +205,7 @@ impl World {
             version: node.version.clone(),
             cores: number("cores", 1) * number("sockets", 1),
             memory_mib: number("memory", 512),
+            boot_id: boot.map_or_else(String::new, |boot| boot.boot_id.clone()),
         }
     }
 

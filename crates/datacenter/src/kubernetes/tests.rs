@@ -162,6 +162,7 @@ pub(super) fn told(name: &str) -> Told {
         version: "v1.36.3".to_owned(),
         cores: 4,
         memory_mib: 8_192,
+        boot_id: String::new(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! A node that leaves: nothing new comes to it, what runs on it moves, and when its machine is gone it is forgotten.
+//! A node that leaves, for good or for a while: nothing new comes to it, what runs on it moves, and when its machine is gone it is
+//! forgotten, or taken back when it has restarted.
 //!
 //! A label says that castle sent it away. So whoever comes later, with or without a memory, knows what to end and what to take back.
 
@@ -20,6 +21,8 @@ const LEAVING: &str = "castle.dev/leaving";
 /// The label of a node that leaves and that somebody else had closed before: it stays closed if it is taken back.
 const CLOSED_BEFORE: &str = "castle.dev/closed-before";
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+/// What the machine of a node calls its last start.
+const BOOT: &str = "/status/nodeInfo/bootID";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// How long Pods may take to end: longer than the grace that most of them have.
@@ -50,11 +53,25 @@ pub struct Drain {
     node: String,
     objection: Option<Fault>,
     provided: Vec<Expect>,
+    /// Whether it comes back, and if so, whether there are others that take what it has.
+    returns: Option<Others>,
+}
+
+/// Whether a castle has other nodes than the one that restarts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// It has: Pods go there meanwhile.
+    There,
+    /// It has none: what it runs can only wait for it.
+    None,
 }
 
 /// That a node was sent away.
-#[derive(Debug)]
-pub struct Drained;
+#[derive(Debug, Default)]
+pub struct Drained {
+    /// What its machine called its last start, as far as Kubernetes knew: another one after the next.
+    boot: String,
+}
 
 /// A node that leaves.
 pub struct Burden {
@@ -69,13 +86,19 @@ impl Drain {
     /// The step for a node of this castle; with an objection it only tells that.
     #[must_use]
     pub fn new(castle: &str, node: &str, objection: Option<Fault>) -> Self {
-        Self { castle: castle.to_owned(), node: node.to_owned(), objection, provided: Vec::new() }
+        Self { castle: castle.to_owned(), node: node.to_owned(), objection, provided: Vec::new(), returns: None }
     }
 
     /// Begins only if all this is so, and refuses otherwise. One that was sent away already is not asked again.
     #[must_use]
     pub fn provided(self, provided: Vec<Expect>) -> Self {
         Self { provided, ..self }
+    }
+
+    /// Sends it away only until it has restarted.
+    #[must_use]
+    pub fn for_a_while(self, others: Others) -> Self {
+        Self { returns: Some(others), ..self }
     }
 
     fn cordon(&self) -> Change {
@@ -95,7 +118,7 @@ impl Step for Drain {
                 return Err(objection.clone());
             }
             let Some(node) = node(api, &self.node).await? else { return Ok(None) };
-            if node.label(CONTROL_PLANE).is_some() {
+            if self.returns.is_none() && node.label(CONTROL_PLANE).is_some() {
                 let fault = Fault::guard(&self.node, "is a control plane, and castle takes none away yet");
                 return Err(fault.next("put it back into castle.yaml"));
             }
@@ -111,6 +134,7 @@ impl Step for Drain {
 
     fn decide(&self, _: &Self::Needs, burden: &Option<Burden>) -> Decision {
         match burden {
+            _ if self.returns == Some(Others::None) => Decision::Nothing,
             Some(burden) if burden.is_open => Decision::Change(self.cordon()),
             Some(burden) if !burden.pods.is_empty() => {
                 let count = Some(burden.pods.len().to_string());
@@ -151,16 +175,16 @@ impl Step for Drain {
         })
     }
 
-    fn expect(&self, _: &Self::Needs, _: &Option<Burden>, _: &Change) -> Option<Drained> {
-        Some(Drained)
+    fn expect(&self, needs: &Self::Needs, burden: &Option<Burden>, _: &Change) -> Option<Drained> {
+        Some(self.output(needs, burden))
     }
 
     fn foresee(&self) -> Option<Change> {
         Some(self.cordon())
     }
 
-    fn output(&self, _: &Self::Needs, _: &Option<Burden>) -> Drained {
-        Drained
+    fn output(&self, _: &Self::Needs, burden: &Option<Burden>) -> Drained {
+        Drained { boot: burden.as_ref().map_or_else(String::new, |burden| burden.node.text(BOOT).to_owned()) }
     }
 }
 
@@ -253,6 +277,58 @@ impl Gate for Empty {
                 }
             }
             Ok(Verdict::Open(()))
+        })
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn deadline(&self) -> Duration {
+        PATIENCE
+    }
+}
+
+/// Open when a node that was sent away for a while has restarted, and is ready. What Kubernetes still thinks of the time before does not
+/// count: it takes most of a minute until it misses a node.
+pub struct Back {
+    node: String,
+}
+
+impl Back {
+    /// The gate for this node.
+    #[must_use]
+    pub fn new(node: &str) -> Self {
+        Self { node: node.to_owned() }
+    }
+}
+
+impl Gate for Back {
+    type Needs = (Arc<Api>, Arc<Drained>);
+    type Output = ();
+
+    fn check<'a>(&'a self, (api, drained): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<()>, Fault>> {
+        Box::pin(async move {
+            let found = match node(api, &self.node).await {
+                // The only control plane may be the one that restarts.
+                Err(fault) if !fault.is_final() => Err(format!("the API cannot be asked: {}", fault.evidence)),
+                found => Ok(found?),
+            };
+            let evidence = match found {
+                Err(why) => why,
+                Ok(None) => "is not registered with Kubernetes".to_owned(),
+                Ok(Some(node)) if node.text(BOOT) == drained.boot => "has not restarted yet".to_owned(),
+                Ok(Some(node)) => match condition(&node, "Ready") {
+                    Some(ready) if ready.status == "True" => return Ok(Verdict::Open(())),
+                    Some(ready) => format!("has restarted, and is not ready: {}", ready.message),
+                    None => "has restarted, and has no condition Ready yet".to_owned(),
+                },
+            };
+            let next = format!(
+                "kubectl describe node {0}; what comes after it waits, and goes on with castle up once it is back",
+                self.node
+            );
+            Ok(Verdict::Closed(Closed { subject: self.node.clone(), evidence, next }))
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{DirectoryStore, Fault, Graph, GraphBuilder, Memory, Outcome, Report, Seal, State, Store};
-use castle_layers::cluster::{self, Formed, Plan, Referred};
+use castle_layers::cluster::{self, Formed, Plan, Referred, Rolling};
 use castle_layers::platform::{self, Design};
 use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{place, survey};
@@ -97,6 +97,7 @@ impl Castle {
             wire: Arc::new(wire),
             referred: self.referred.clone(),
             remembered: self.remembered().await,
+            rolling: Rolling::at_once(),
         }
     }
 
@@ -120,8 +121,16 @@ impl Castle {
         let made = (room.nodes.as_slice(), &survey);
         let (bundle, keys) = secrets::bundle(graph, &self.strongroom(), &room.castle, &room.id, made, true);
         let (castle, nodes, site) = (&room.castle, room.nodes.as_slice(), &room.site);
-        let design =
-            Design { castle, nodes, placed: &placed, site, survey: &survey, after: Some(&bundle), checked: None };
+        let design = Design {
+            castle,
+            nodes,
+            placed: &placed,
+            site,
+            survey: &survey,
+            after: Some(&bundle),
+            checked: None,
+            rolling: &Rolling::at_once(),
+        };
         platform::raise(graph, &ground, design);
         let plan = self.design(patience).await;
         let formed = cluster::form(graph, &plan, &keys);

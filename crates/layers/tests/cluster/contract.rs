@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use castle_datacenter::{Asked, Called, Datacenter, Fate, Latencies, Reply, Version, Witness};
 use castle_engine::{Change, Decision, Fault, Graph, GraphBuilder, Layer, Operation, Place, Report, Step, StepId};
-use castle_layers::cluster::{self, Plan};
+use castle_layers::cluster::{self, Plan, Rolling};
 use castle_layers::place;
 use castle_layers::platform::{self, Design};
 use castle_seams::{BoxFuture, Clock};
@@ -176,7 +176,16 @@ impl Subject for Cluster {
         let given = StepId::new(&Layer::new("secrets"), "bundle", "blue");
         let keys = graph.step(given, Place::default(), (), Given(self.keys.clone()));
         let (castle, nodes, site) = (&room.castle, room.nodes.as_slice(), &room.site);
-        let design = Design { castle, nodes, placed: &placed, site, survey: &survey, after: None, checked: None };
+        let design = Design {
+            castle,
+            nodes,
+            placed: &placed,
+            site,
+            survey: &survey,
+            after: None,
+            checked: None,
+            rolling: &Rolling::at_once(),
+        };
         platform::raise(&mut graph, &room.ground(false), design);
         let patience = Duration::from_secs(600);
         let wire = Wire { dial: room.datacenter.dial(), clock: room.clock.clone(), is_plain: true, patience };
@@ -189,6 +198,7 @@ impl Subject for Cluster {
             wire: Arc::new(wire),
             referred: Arc::default(),
             remembered: castle_talos::steps::Remembered::default(),
+            rolling: Rolling::at_once(),
         };
         cluster::form(&mut graph, &plan, &keys);
         graph.build().unwrap()

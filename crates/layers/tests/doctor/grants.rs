@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use castle_datacenter::blueprint::{AclEntry, GIB, Storage, StorageKind, Token as TokenOf, User};
 use castle_datacenter::{Blueprint, Version};
 use castle_engine::{Alone, Deaf, Graph, GraphBuilder, Journal, Tools, Wanted, run};
+use castle_layers::cluster::Rolling;
 use castle_layers::doctor::{Finding, Verdict, needs};
 use castle_layers::platform::{self, Design, Whose};
 use castle_layers::{Site, place, survey};
@@ -204,7 +205,16 @@ fn what_pveum_grants_is_enough_to_raise_a_castle_and_to_raise_it_again() {
                 platform::raise(
                     &mut graph,
                     &at_work,
-                    Design { castle, nodes, placed: &placed, site, survey: &survey, after: None, checked: None },
+                    Design {
+                        castle,
+                        nodes,
+                        placed: &placed,
+                        site,
+                        survey: &survey,
+                        after: None,
+                        checked: None,
+                        rolling: &Rolling::at_once(),
+                    },
                 );
                 execute(&practice, &graph.build().unwrap()).await;
                 assert_eq!(ill(&practice.examine().await), [""; 0], "life {life}");

@@ -10,6 +10,7 @@ use castle_datacenter::{
 };
 use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Journal, Report, Tools, Wanted, run};
 use castle_http::{Endpoint, Trust};
+use castle_layers::cluster::Rolling;
 use castle_layers::platform::{self, Design, Doomed, Whose};
 use castle_layers::{Site, Survey, place, survey};
 use castle_proxmox::client::{Access, Client, Token};
@@ -99,6 +100,8 @@ pub(crate) struct Room {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) id: CastleId,
     pub(crate) epoch: u64,
+    /// Which nodes may restart.
+    pub(crate) rolling: Rolling,
     clerk: Arc<Clerk>,
     strangers: Vec<GuestView>,
 }
@@ -111,7 +114,8 @@ impl Room {
         let (castle, nodes) = read(file);
         let site = Site::of(&castle);
         let strangers = datacenter.look().guests.into_values().collect();
-        let room = Self { datacenter, site, castle, nodes, clock, id: blue(), epoch: 1, clerk, strangers };
+        let (id, epoch, rolling) = (blue(), 1, Rolling::at_once());
+        let room = Self { datacenter, site, castle, nodes, clock, id, epoch, rolling, clerk, strangers };
         room.watch();
         room
     }
@@ -148,6 +152,7 @@ impl Room {
             clock: self.clock.clone(),
             id: self.id.clone(),
             epoch: self.epoch,
+            rolling: self.rolling.clone(),
             clerk,
             strangers,
         }
@@ -184,7 +189,7 @@ impl Room {
         platform::raise(
             &mut graph,
             ground,
-            Design { castle, nodes, placed: &placed, site, survey, after: None, checked: None },
+            Design { castle, nodes, placed: &placed, site, survey, after: None, checked: None, rolling: &self.rolling },
         );
         graph.build().unwrap()
     }

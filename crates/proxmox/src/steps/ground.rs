@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{CastleId, Class, Fault, lineage};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 
 use crate::client::Client;
 use crate::model::{Config, Guest, Mark, Owner, Refusal};
@@ -39,16 +39,13 @@ pub struct Ground {
     /// Whether every guest is looked at in full, although the list shows nothing wrong with it.
     pub deep: bool,
     latest: Mutex<Option<(Duration, Arc<Guests>)>>,
-    /// One at a time: a castle whose nodes all restart at once is down.
-    restarting: Mutex<()>,
 }
 
 impl Ground {
     /// The ground of a castle.
     #[must_use]
     pub fn new(client: Arc<Client>, castle: CastleId, vmids: RangeInclusive<u32>, deep: bool) -> Self {
-        let (record, latest, restarting) = (None, Mutex::new(None), Mutex::new(()));
-        Self { client, castle, vmids, record, deep, latest, restarting }
+        Self { client, castle, vmids, record: None, deep, latest: Mutex::new(None) }
     }
 
     /// The same for whoever knows what castle has written down of its machines.
@@ -80,11 +77,6 @@ impl Ground {
         let guests = Arc::new(guests);
         *latest = Some((begun, Arc::clone(&guests)));
         Ok(guests)
-    }
-
-    /// Waits for the turn to restart a guest.
-    pub(crate) async fn restarting(&self) -> MutexGuard<'_, ()> {
-        self.restarting.lock().await
     }
 
     /// Whose a guest is.

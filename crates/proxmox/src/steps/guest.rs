@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step, pace};
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Restarts, Step, pace};
 use castle_http::Method;
 use castle_seams::BoxFuture;
 
@@ -22,6 +22,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 pub struct MakeGuest {
     ground: Arc<Ground>,
     wanted: Wanted,
+    restarts: Restarts,
     looks: Looks,
 }
 
@@ -61,7 +62,13 @@ impl MakeGuest {
     /// The step for this guest.
     #[must_use]
     pub fn new(ground: Arc<Ground>, wanted: Wanted) -> Self {
-        Self { ground, wanted, looks: Looks::default() }
+        Self { ground, wanted, restarts: Restarts::default(), looks: Looks::default() }
+    }
+
+    /// The same, which may restart it only then.
+    #[must_use]
+    pub fn restarting(self, restarts: Restarts) -> Self {
+        Self { restarts, ..self }
     }
 
     fn subject(&self) -> String {
@@ -121,6 +128,10 @@ impl MakeGuest {
     async fn apply(&self, there: &There, change: &Change, operation: &Operation) -> Result<(), Fault> {
         let (client, vmid, subject) = (&self.ground.client, self.wanted.vmid, self.subject());
         Ground::fence(vmid, &there.mark, operation.epoch)?;
+        if change.impact == Impact::Reboot && self.restarts == Restarts::Never {
+            let evidence = "would have to restart, and did not when castle looked";
+            return Err(Fault::guard(subject, evidence).next("run the same command again"));
+        }
         let path = |rest: &str| format!("/nodes/{}/qemu/{vmid}/{rest}", part(&there.host));
         let digest = there.config.digest.clone().unwrap_or_default();
         match change.verb.as_str() {
@@ -153,7 +164,6 @@ impl MakeGuest {
                 client.change(&subject, Method::PUT, "/pools", &form).await?;
             }
             "restart" => {
-                let _turn = self.ground.restarting().await;
                 let form = Form::new().with("timeout", 120);
                 client.run(&subject, Method::POST, &path("status/reboot"), &form, Bound::SHORT).await?;
                 self.wait_until_it_runs(&there.host).await?;
@@ -190,6 +200,9 @@ impl MakeGuest {
         let waits = |deviation: &Deviation| self.impact(there, deviation) != Impact::InPlace;
         if !writes.iter().any(waits) && self.stale(there).is_empty() {
             writes.extend(self.wanted.tags_deviation(&self.ground.castle, &there.config));
+        }
+        if self.restarts == Restarts::InTurn {
+            writes.retain(|deviation| !waits(deviation));
         }
         writes
     }
@@ -264,7 +277,7 @@ impl Step for MakeGuest {
         }
         let writes = self.writes(there);
         let only_tags = writes.iter().all(|deviation| deviation.option == "tags");
-        let stale = self.stale(there);
+        let stale = if self.restarts == Restarts::InTurn { Vec::new() } else { self.stale(there) };
         if !stale.is_empty() && (writes.is_empty() || only_tags) {
             return change("restart", Impact::Reboot, &stale);
         }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step, pace};
+use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Restarts, Step, pace};
 use castle_seams::BoxFuture;
 
 use super::{Keys, Whom, Wire, identity};
@@ -23,6 +23,7 @@ pub struct Configure {
     whom: Whom,
     machine: Machine,
     compose: Compose,
+    restarts: Restarts,
     contact: OnceLock<Contact>,
     /// The hardware address that castle gave its machine.
     device: Option<String>,
@@ -81,7 +82,13 @@ impl Configure {
     /// The step for this node.
     #[must_use]
     pub fn new(wire: Arc<Wire>, whom: Whom, machine: Machine, compose: Compose) -> Self {
-        Self { wire, whom, machine, compose, contact: OnceLock::new(), device: None }
+        Self { wire, whom, machine, compose, restarts: Restarts::default(), contact: OnceLock::new(), device: None }
+    }
+
+    /// The same, which may restart it only then.
+    #[must_use]
+    pub fn restarting(self, restarts: Restarts) -> Self {
+        Self { restarts, ..self }
     }
 
     /// Only the machine with this hardware address is given the configuration.
@@ -167,6 +174,7 @@ impl Step for Configure {
     fn decide(&self, _: &Self::Needs, sight: &Sight) -> Decision {
         match sight {
             Sight::Running { differences, .. } if differences.is_empty() => Decision::Nothing,
+            Sight::Running { restarts: true, .. } if self.restarts == Restarts::InTurn => Decision::Nothing,
             Sight::Running { differences, restarts } => {
                 let change = Change::new("apply", if *restarts { Impact::Reboot } else { Impact::InPlace });
                 Decision::Change(differences.iter().fold(change, |change, difference| {
@@ -198,7 +206,11 @@ impl Step for Configure {
         Box::pin(async move {
             let contact = self.contact(keys)?;
             let text = self.wanted(keys)?.text();
-            if matches!(sight, Sight::Running { .. }) {
+            if let Sight::Running { restarts, .. } = sight {
+                if *restarts && self.restarts == Restarts::Never {
+                    let evidence = "would have to restart for its configuration, and did not when castle looked";
+                    return Err(Fault::guard(&self.whom.name, evidence).next("run the same command again"));
+                }
                 contact.running().apply_configuration(&text, ApplyMode::Auto).await?;
                 return Ok(());
             }

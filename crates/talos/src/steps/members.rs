@@ -6,6 +6,7 @@ use std::time::Duration;
 use castle_engine::{Change, Class, Closed, Decision, Fault, Gate, Impact, Operation, Step, Verdict, pace};
 use castle_seams::BoxFuture;
 use castle_talos_api::machine::EtcdMember;
+use futures_util::future::join_all;
 
 use super::etcd::{ControlPlanes, Etcd, Silence};
 use super::{Keys, Quorum, Whom, Wire};
@@ -90,6 +91,16 @@ impl Gate for Members {
     fn deadline(&self) -> Duration {
         Duration::from_secs(15 * 60)
     }
+}
+
+/// Which of these control planes leads etcd, if one of them says so.
+pub async fn leader(wire: &Wire, keys: &Keys, control_planes: Vec<Whom>) -> Option<String> {
+    let control_planes = ControlPlanes::new(control_planes);
+    let contacts = control_planes.contacts(wire, keys).ok()?;
+    let said = join_all(contacts.iter().map(|contact| contact.running().etcd_status())).await;
+    let mut all = control_planes.all().iter().zip(said);
+    let leads = all.find(|(_, said)| said.as_ref().is_ok_and(|status| status.leader == status.member_id));
+    leads.map(|(whom, _)| whom.name.clone())
 }
 
 /// Takes the member of a control plane out of etcd whose machine is gone, through those that are left.

@@ -36,6 +36,8 @@ pub(crate) struct Told {
     pub(crate) version: String,
     pub(crate) cores: u64,
     pub(crate) memory_mib: u64,
+    /// Another one after each start of its machine.
+    pub(crate) boot_id: String,
 }
 
 impl Kube {
@@ -134,7 +136,7 @@ impl Kube {
             let info = json!({
                 "kubeletVersion": told.version, "osImage": "Talos", "operatingSystem": "linux", "architecture": "amd64",
                 "containerRuntimeVersion": "containerd://2.2.0", "kernelVersion": "6.18.0-talos",
-                "machineID": "", "systemUUID": "", "bootID": "", "kubeProxyVersion": "",
+                "machineID": "", "systemUUID": "", "bootID": told.boot_id, "kubeProxyVersion": "",
             });
             value::set(node, "status.nodeInfo", info);
             value::set(node, "status.daemonEndpoints", json!({ "kubeletEndpoint": { "Port": 10_250 } }));

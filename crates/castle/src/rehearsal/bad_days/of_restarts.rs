@@ -1,0 +1,221 @@
+//! Files that are edited so that machines have to restart: they do so one after the other, and the castle serves all the time.
+
+use castle_kubernetes::client::Mode;
+use castle_kubernetes::model::{Kind, Object};
+use castle_rehearsal::{Loss, Moment};
+use serde_json::json;
+
+use super::super::fixture::person;
+use super::super::life::{At, Kill};
+use super::*;
+
+/// The number of the first worker.
+const WORKERS: u32 = 1010;
+
+/// Three control planes and two workers.
+fn large() -> String {
+    SMALL
+        .replace("{count: 1, firstAddress: 127.42.0.11", "{count: 3, firstAddress: 127.42.0.11")
+        .replace("{count: 1, firstAddress: 127.42.0.21", "{count: 2, firstAddress: 127.42.0.21")
+}
+
+/// More memory for control planes, and more cores for workers.
+fn more(text: &str) -> String {
+    text.replace("memory: 4GiB", "memory: 6GiB").replace("127.42.0.21, cores: 4", "127.42.0.21, cores: 6")
+}
+
+/// What was seen of a castle while a verb ran.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// The fewest API servers that were ready at once.
+    pub(super) served: Option<usize>,
+    /// The most nodes that were away at once.
+    away: usize,
+}
+
+impl Watched {
+    fn look(&mut self, life: &Life) {
+        let Some(cluster) = life.datacenter.cluster("blue") else { return };
+        let serving = cluster.api_servers.values().filter(|is_ready| **is_ready).count();
+        self.served = Some(self.served.map_or(serving, |least| least.min(serving)));
+        let guests = life.datacenter.look().guests;
+        let boots = life.datacenter.talos_nodes();
+        let away = guests.iter().filter(|(vmid, guest)| {
+            let is_node = boots.iter().any(|node| node.vmid == **vmid);
+            let serves = cluster.api_servers.get(*vmid).copied().unwrap_or(true);
+            is_node && (!guest.running || !serves)
+        });
+        self.away = self.away.max(away.count());
+    }
+}
+
+/// Runs a verb and watches the castle meanwhile.
+pub(super) async fn watched(life: &Life, words: &[&str]) -> (Told, Watched) {
+    let seen = std::cell::RefCell::new(Watched::default());
+    let watching = pin!(async {
+        loop {
+            seen.borrow_mut().look(life);
+            life.clock().sleep(Duration::from_millis(200)).await;
+        }
+    });
+    let Either::Left((told, _)) = select(pin!(life.run(words)), watching).await;
+    (told, seen.take())
+}
+
+/// The guest that leads etcd.
+fn leader(life: &Life) -> Option<u32> {
+    let cluster = life.datacenter.cluster("blue")?;
+    cluster.etcds.iter().flatten().find(|member| member.is_leader).map(|member| member.vmid)
+}
+
+/// The guests that were restarted, in their order.
+pub(super) fn restarted(life: &Life) -> Vec<u32> {
+    let tasks = life.datacenter.look().tasks;
+    tasks.iter().filter(|task| task.kind == "qmreboot").filter_map(|task| task.id.parse().ok()).collect()
+}
+
+#[test]
+fn machines_restart_one_after_the_other_and_the_castle_serves_all_the_time() {
+    let (before, after) = (written(&large()), more(&large()));
+    in_worlds(&before, &SEEDS[..2], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file, after.clone().into_bytes());
+        let plan = life.run(&["plan"]).await;
+        hold(
+            &plan,
+            Exit::Done,
+            &["platform/restart/blue-cp-1", "memory: 4096 -> 6144", "platform/drain/blue-worker-2"],
+        );
+        assert_eq!(restarted(&life), Vec::<u32>::new());
+        let leader = leader(&life);
+        let (up, seen) = watched(&life, &["up"]).await;
+        hold(&up, Exit::Done, &[]);
+        assert_eq!((seen.served, seen.away), (Some(2), 1), "{}", up.printed.text);
+        let order = restarted(&life);
+        assert_eq!(order.len(), 5, "{order:?}");
+        assert!(order[..2].iter().all(|vmid| *vmid >= WORKERS), "workers first: {order:?}");
+        assert_eq!(order.last().copied(), leader, "the leader last: {order:?}");
+        for node in life.datacenter.object_names("blue", "nodes") {
+            let name = node.trim_start_matches('/');
+            let node = life.datacenter.object("blue", "nodes", "", name).unwrap();
+            assert_eq!(node["spec"].get("unschedulable"), None, "{node:#}");
+            assert_eq!(node["metadata"]["labels"].get("castle.dev/leaving"), None, "{node:#}");
+        }
+        let again = life.run(&["up"]).await;
+        assert_eq!(again.printed.result["result"], "unchanged", "{}", again.printed.text);
+        assert_eq!(restarted(&life).len(), 5);
+    });
+}
+
+#[test]
+fn a_roll_that_was_killed_goes_on_where_it_was() {
+    let (before, after) = (written(&large()), more(&large()));
+    in_worlds(&before, &SEEDS[..2], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file, after.clone().into_bytes());
+        for beat in [2, 5, 8] {
+            let kill = Kill { at: At::Beat(beat), moment: Moment::After, loss: Loss::None };
+            let told = life.run_killed(&["up"], kill).await;
+            assert!(told.exit.is_none(), "{}", told.printed.text);
+        }
+        let (up, seen) = watched(&life, &["up"]).await;
+        hold(&up, Exit::Done, &[]);
+        assert!(seen.served >= Some(2) && seen.away <= 1, "{seen:?}");
+        assert_eq!(restarted(&life).len(), 5, "{:?}", restarted(&life));
+    });
+}
+
+#[test]
+fn a_budget_that_forbids_it_stops_the_roll_before_its_node_restarts() {
+    let (before, after) = (written(&large()), more(&large()));
+    in_worlds(&before, &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let person = person(&life).await;
+        let labels = json!({"app": "web"});
+        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "example.com/web:1"}]}});
+        let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}});
+        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"minAvailable": 2, "selector": {"matchLabels": labels}}});
+        for object in [web, budget] {
+            person.apply(&Object::new(object).unwrap(), Mode::Real).await.unwrap();
+        }
+        life.clock().sleep(Duration::from_secs(60)).await;
+        life.disk().tamper(&life.script.file, after.clone().into_bytes());
+        let up = life.run(&["up"]).await;
+        hold(&up, Exit::Failed, &["platform/drain/blue-worker-", "Pod default/web-", "poddisruptionbudgets"]);
+        let pods =
+            life.datacenter.object_names("blue", "pods").into_iter().filter(|name| name.starts_with("default/web-"));
+        let carries = pods.map(|name| {
+            let pod = life.datacenter.object("blue", "pods", "default", &name["default/".len()..]).unwrap();
+            let number = pod["spec"]["nodeName"].as_str().unwrap().trim_start_matches("blue-worker-").parse::<u32>();
+            WORKERS + number.unwrap() - 1
+        });
+        let carries: Vec<u32> = carries.collect();
+        assert!(!carries.is_empty() && restarted(&life).iter().all(|vmid| !carries.contains(vmid)), "{carries:?}");
+        let budget =
+            person.get(&Kind::new("policy/v1", "PodDisruptionBudget"), "default", "web").await.unwrap().unwrap();
+        person.delete(&budget).await.unwrap();
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!(restarted(&life).len(), 5);
+    });
+}
+
+/// A patch that Talos 1.13 takes up only when it starts.
+const PATCH: &str = "machine:\n  env: {GRPC_GO_LOG_SEVERITY_LEVEL: info}\n";
+
+#[test]
+fn a_configuration_that_restarts_nodes_restarts_them_in_turns() {
+    let patched = large().replace("serviceAccountKey: p256}", "serviceAccountKey: p256, patches: [env.yaml]}");
+    in_worlds(&written(&large()), &SEEDS[..2], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let boots = |life: &Life| -> Vec<String> {
+            let names = life.datacenter.object_names("blue", "nodes");
+            let node =
+                |name: &String| life.datacenter.object("blue", "nodes", "", name.trim_start_matches('/')).unwrap();
+            names.iter().map(|name| node(name)["status"]["nodeInfo"]["bootID"].to_string()).collect()
+        };
+        let before = boots(&life);
+        life.disk().tamper(&life.script.file.with_file_name("env.yaml"), PATCH.as_bytes().to_vec());
+        life.disk().tamper(&life.script.file, patched.clone().into_bytes());
+        let (up, seen) = watched(&life, &["up"]).await;
+        hold(&up, Exit::Done, &["platform/configure/blue-cp-1"]);
+        assert_eq!(seen.served, Some(2), "{}", up.printed.text);
+        let after = boots(&life);
+        assert!(before.len() == 5 && before.iter().zip(&after).all(|(before, after)| before != after), "{after:?}");
+        assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+    });
+}
+
+#[test]
+fn the_first_that_does_not_come_back_is_the_last_that_went() {
+    let (before, after) = (written(&large()), more(&large()));
+    in_worlds(&before, &SEEDS[..2], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file, after.clone().into_bytes());
+        let keep_off = pin!(async {
+            loop {
+                if let Some(first) = restarted(&life).first() {
+                    life.datacenter.switch(*first, false);
+                }
+                life.clock().sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let Either::Left((up, _)) = select(pin!(life.run(&["up"])), keep_off).await;
+        assert!(matches!(up.exit, Some(Exit::Failed)), "{}", up.printed.text);
+        let first = restarted(&life);
+        assert_eq!(first.len(), 1, "{first:?}");
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let all = restarted(&life);
+        assert_eq!((all.len(), all[0]), (5, first[0]), "it was restarted already");
+    });
+}
+
+#[test]
+fn the_only_node_of_a_castle_restarts_with_all_that_it_runs() {
+    let text = SMALL.replace("workers: {count: 1,", "workers: {count: 0,");
+    day_to(&written(&text), &undisturbed(&written(&text.replace("memory: 4GiB", "memory: 6GiB"))), async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file, text.replace("memory: 4GiB", "memory: 6GiB").into_bytes());
+    });
+}
