@@ -12,12 +12,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{GraphBuilder, Handle, Place, Restarts, StepId};
+use castle_engine::{Fault, GraphBuilder, Handle, Place, Restarts, StepId};
 use castle_kubernetes::client::Access;
 use castle_spec::model::Cni;
-use castle_spec::{Castle, Node, Role};
+use castle_spec::{Castle, Node, Role, Schematic};
 use castle_talos::model::bundle::Bundle;
-use castle_talos::steps::{Bootstrap, Configure, Configured, Keys, Machine, Members, Quorum, Remembered, Whom, Wire};
+use castle_talos::model::config::{Difference, Side, factory_installer};
+use castle_talos::steps::{
+    Bootstrap, Configure, Configured, Keys, Machine, Members, Objection, Quorum, Release, Remembered, Whom, Wire,
+};
+use serde_json::Value;
 
 use crate::graceful;
 use crate::platform;
@@ -153,7 +157,44 @@ fn configure(plan: &Plan, node: &Node, machine: Machine, restarts: Restarts) -> 
         made.map_err(|error| error.fault(&own.name.value))
     });
     let configure = Configure::new(plan.wire.clone(), whom(node), machine, compose);
+    let stands = plan.remembered.began.is_some();
+    let objection = stands.then(|| kubernetes_upgrade(&plan.castle, node));
+    let configure = configure.only_if(release(&plan.castle)).unless(objection);
     configure.only_on(&node.mac.value.to_string()).restarting(restarts)
+}
+
+/// Objects to another version of Kubernetes for a node that has one: all nodes would get it at once.
+fn kubernetes_upgrade(castle: &Castle, node: &Node) -> Objection {
+    let (wanted, node) = (castle.kubernetes.version.value.to_string(), node.clone());
+    Box::new(move |differences: &[Difference]| {
+        let tag = |side: &Side| match side {
+            Side::Value(Value::String(image)) => {
+                image.rsplit_once(':').map(|(name, tag)| (name.to_owned(), tag.to_owned()))
+            }
+            _ => None,
+        };
+        let is = differences.iter().find_map(|difference| {
+            let ((was, is), (name, tag)) = (tag(&difference.is)?, tag(&difference.wanted)?);
+            (difference.path.ends_with("image") && was == name && is != tag && tag == wanted).then_some(is)
+        })?;
+        let evidence = format!(
+            "runs Kubernetes {is}, and castle.yaml says {wanted}: castle changes the version of no castle that stands yet"
+        );
+        let to = wanted.trim_start_matches('v');
+        Some(Fault::guard(&node.name.value, evidence).next(format!(
+            "take the change back in castle.yaml; or upgrade the cluster by hand: talosctl --nodes {} upgrade-k8s --to {to}",
+            node.address.value
+        )))
+    })
+}
+
+/// What the nodes of a castle are to run.
+fn release(castle: &Castle) -> Release {
+    let (version, schematic) = (castle.talos.version.value.to_string(), Schematic::of(&castle.talos).id());
+    let factory = castle.talos.image.factory.as_str();
+    let host = factory.split_once("://").map_or(factory, |(_, host)| host).trim_end_matches('/');
+    let installer = factory_installer(host, "nocloud", &schematic, version.trim_start_matches('v'));
+    Release { version, schematic, installer }
 }
 
 /// Adds the steps that make a cluster of the nodes, each after its machine runs.

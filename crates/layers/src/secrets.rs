@@ -179,8 +179,8 @@ fn fault(error: &StateError) -> Fault {
     Fault::new(class, "the sealed state", error.to_string()).next("castle state show")
 }
 
-fn other_cluster() -> Fault {
-    Fault::guard("talos.bundle", "is of another cluster than the one that this castle was raised with")
+fn other_secrets() -> Fault {
+    Fault::guard("talos.bundle", "holds other secrets than those that this castle was raised with")
         .next("remove talos.bundle from castle.yaml; or, for a cluster with these secrets: castle down, then castle up")
 }
 
@@ -218,8 +218,9 @@ impl Step for MintBundle {
             let (bundle, origin) = match self.room.bundle().await? {
                 Some(stored) => {
                     let given = self.room.given().await;
-                    if given.is_some_and(|given| given.is_ok_and(|given| given.cluster_id != stored.cluster_id)) {
-                        return Err(other_cluster());
+                    let differs = |given: Bundle| given.save().expose() != stored.save().expose();
+                    if given.is_some_and(|given| given.is_ok_and(differs)) {
+                        return Err(other_secrets());
                     }
                     (stored, Origin::State)
                 }

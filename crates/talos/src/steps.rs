@@ -6,6 +6,7 @@ mod etcd;
 mod identity;
 mod keys;
 mod members;
+mod release;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,10 +18,11 @@ use castle_seams::{Clock, Dial, Target};
 use crate::client::{Contact, PORT};
 
 pub use bootstrap::{Begun, Bootstrap, Quorum};
-pub use configure::{Compose, Configure, Configured, How, Machine, Sight};
+pub use configure::{Compose, Configure, Configured, How, Machine, Objection, Sight};
 pub use etcd::Remembered;
 pub use keys::Keys;
 pub use members::{ForgetMember, Joined, Left, Members, leader};
+pub use release::Release;
 
 /// How nodes are reached.
 pub struct Wire {

@@ -7,6 +7,7 @@ mod of_etcd;
 mod of_identity;
 mod of_restarts;
 mod of_the_site;
+mod of_versions;
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};

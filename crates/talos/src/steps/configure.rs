@@ -6,7 +6,7 @@ use std::time::Duration;
 use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Restarts, Step, pace};
 use castle_seams::BoxFuture;
 
-use super::{Keys, Whom, Wire, identity};
+use super::{Keys, Release, Whom, Wire, identity};
 use crate::client::{ApplyMode, Contact, Presence};
 use crate::model::bundle::Bundle;
 use crate::model::config::{Configuration, Difference};
@@ -17,6 +17,9 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Makes the configuration of a node from the secrets of its cluster.
 pub type Compose = Box<dyn Fn(&Bundle) -> Result<Configuration, Fault> + Send + Sync>;
 
+/// Why differences are not brought about.
+pub type Objection = Box<dyn Fn(&[Difference]) -> Option<Fault> + Send + Sync>;
+
 /// Gives a node its configuration, and keeps it so.
 pub struct Configure {
     wire: Arc<Wire>,
@@ -24,6 +27,9 @@ pub struct Configure {
     machine: Machine,
     compose: Compose,
     restarts: Restarts,
+    /// What is not done to a node that has a configuration already.
+    objection: Option<Objection>,
+    release: Option<Release>,
     contact: OnceLock<Contact>,
     /// The hardware address that castle gave its machine.
     device: Option<String>,
@@ -82,7 +88,20 @@ impl Configure {
     /// The step for this node.
     #[must_use]
     pub fn new(wire: Arc<Wire>, whom: Whom, machine: Machine, compose: Compose) -> Self {
-        Self { wire, whom, machine, compose, restarts: Restarts::default(), contact: OnceLock::new(), device: None }
+        let (restarts, contact) = (Restarts::default(), OnceLock::new());
+        Self { wire, whom, machine, compose, restarts, objection: None, release: None, contact, device: None }
+    }
+
+    /// The same, for a node that runs this, and none other.
+    #[must_use]
+    pub fn only_if(self, release: Release) -> Self {
+        Self { release: Some(release), ..self }
+    }
+
+    /// The same, which refuses such differences.
+    #[must_use]
+    pub fn unless(self, objection: Option<Objection>) -> Self {
+        Self { objection, ..self }
     }
 
     /// The same, which may restart it only then.
@@ -143,18 +162,28 @@ impl Configure {
         }
         let contact = self.contact(keys)?;
         match self.presence(contact).await {
-            Presence::Maintenance(_) => {
+            Presence::Maintenance(version) => {
                 self.hold(contact).await?;
+                if let Some(release) = &self.release {
+                    release.hold_version(&self.whom, &version.tag)?;
+                }
                 Ok(Sight::Waiting)
             }
             Presence::Unreachable(refusal) if self.wire.is_looking() => Ok(Sight::Silent(refusal.sentence)),
             Presence::Unreachable(refusal) | Presence::Stranger(refusal) => Err(refusal.into()),
-            Presence::Running(_) => {
+            Presence::Running(version) => {
+                if let Some(release) = &self.release {
+                    release.hold_version(&self.whom, &version.tag)?;
+                    release.hold_image(&self.whom, contact.running()).await?;
+                }
                 let live = contact.running().configuration().await?.ok_or_else(|| {
                     Fault::new(Class::RefusedBeforeEffect, &self.whom.name, "runs, and tells of no configuration yet")
                 })?;
                 let wanted = self.wanted(keys)?;
                 let differences = wanted.differences(&live);
+                if let Some(fault) = self.objection.as_ref().and_then(|objection| objection(&differences)) {
+                    return Err(fault);
+                }
                 let restarts = !differences.is_empty() && contact.running().would_restart(&wanted.text()).await?;
                 Ok(Sight::Running { differences, restarts })
             }

@@ -1,0 +1,95 @@
+//! Files that ask for other versions than a castle runs: castle upgrades nothing yet, says so, and never claims that it has.
+
+use castle_talos::model::bundle::{Bundle, Options, ServiceAccountKey};
+use castle_talos::model::config::Contract;
+use castle_talos::model::pki;
+
+use super::*;
+
+/// The castle stands; the file is edited; what is said of that.
+fn edited(from: &'static str, to: &'static str, words: &[&str]) {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert!(SMALL.contains(from));
+        life.disk().tamper(&life.script.file, SMALL.replace(from, to).into_bytes());
+        life.tally.changes();
+        let (before, others) = (life.datacenter.look().guests, Others::of(&life));
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Refused, words);
+        assert!(!plan.printed.text.contains("is as its file says"), "{}", plan.printed.text);
+        let up = life.run(&["up"]).await;
+        hold(&up, Exit::Refused, words);
+        assert!(up.printed.text.contains("Nothing was changed."), "{}", up.printed.text);
+        assert_eq!((life.tally.changes(), others.touched(&life)), (Vec::new(), Vec::new()));
+        assert_eq!(life.datacenter.look().guests, before);
+        let status = life.run(&["status"]).await;
+        assert!(!status.printed.text.contains("stands as its file says"), "{}", status.printed.text);
+        hold(&status, status.exit.unwrap(), &words[..1]);
+        hold(&life.run(&["drift"]).await, Exit::Differs, &words[..1]);
+        // Taken back, there is nothing to do.
+        life.disk().tamper(&life.script.file, SMALL.as_bytes().to_vec());
+        let up = life.run(&["up"]).await;
+        assert_eq!(up.printed.result["result"], "unchanged", "{}", up.printed.text);
+    });
+}
+
+#[test]
+fn another_talos_is_not_claimed() {
+    let next = "talosctl --nodes 127.42.0.11 upgrade --image factory.talos.dev/nocloud-installer/";
+    edited("version: v1.13.9", "version: v1.13.8", &["runs Talos v1.13.9, and castle.yaml says v1.13.8", next]);
+    edited("version: v1.13.9", "version: v1.14.0", &["runs Talos v1.13.9, and castle.yaml says v1.14.0", next]);
+}
+
+#[test]
+fn other_extensions_and_kernel_arguments_are_not_claimed() {
+    let words = ["runs an image with other extensions or kernel arguments"];
+    edited("talos: {", "talos: {extensions: [iscsi-tools, util-linux-tools, qemu-guest-agent, amd-ucode], ", &words);
+    edited("talos: {", "talos: {kernelArgs: [mitigations=off], ", &words);
+}
+
+#[test]
+fn another_kubernetes_is_given_to_nobody() {
+    let next = "talosctl --nodes 127.42.0.11 upgrade-k8s --to 1.36.2";
+    edited(
+        "kubernetes: {version: v1.36.3}",
+        "kubernetes: {version: v1.36.2}",
+        &["runs Kubernetes v1.36.3, and castle.yaml says v1.36.2", next],
+    );
+}
+
+/// Secrets of a cluster, as talosctl writes them.
+async fn secrets(life: &Life) -> Bundle {
+    let doors = life.doors();
+    let options = Options { contract: Contract::V1_13, service_account: ServiceAccountKey::EcdsaP256 };
+    let made = pki::Doors { mint: doors.mint.as_ref(), entropy: doors.entropy.as_ref(), clock: doors.clock.as_ref() };
+    Bundle::generate(options, made).await.unwrap()
+}
+
+#[test]
+fn other_secrets_than_it_was_raised_with_are_refused() {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        let given = SMALL.replace("talos: {", "talos: {bundle: 'file:bundle.yaml', ");
+        life.disk().tamper(&life.script.file, given.into_bytes());
+        let keep = |bundle: &Bundle| {
+            let file = life.script.file.with_file_name("bundle.yaml");
+            life.disk().tamper(&file, bundle.save().expose().as_bytes().to_vec());
+        };
+        let own = secrets(&life).await;
+        keep(&own);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+        let other = secrets(&life).await;
+        // Another cluster, and the same one with another token.
+        for bundle in [other.clone(), Bundle { trustd_token: other.trustd_token, ..own.clone() }] {
+            keep(&bundle);
+            life.tally.changes();
+            for verb in ["plan", "up"] {
+                let words = ["talos.bundle: holds other secrets than those that this castle was raised with"];
+                hold(&life.run(&[verb]).await, Exit::Refused, &words);
+            }
+            assert_eq!(life.tally.changes(), Vec::<String>::new());
+        }
+        keep(&own);
+        assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+    });
+}
