@@ -6,6 +6,7 @@ use std::time::Duration;
 use castle_engine::{Event, Fault, Layer, Outcome, Report, Span, StepId, Timeline, What};
 use serde_json::{Map, Value, json};
 
+use crate::commands::plan::minutes;
 use crate::drive::Driven;
 use crate::output::{Exit, Printer};
 
@@ -115,7 +116,7 @@ pub fn conclude(
     more: Map<String, Value>,
     printer: &mut Printer,
 ) -> Exit {
-    let Driven { report, took, stories, .. } = driven;
+    let Driven { report, took, stories, within, .. } = driven;
     let count = |how: fn(&Outcome) -> bool| report.ended(how).count();
     let failed = count(|outcome| matches!(outcome, Outcome::Failed { .. }));
     let guarded = count(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded));
@@ -149,6 +150,17 @@ pub fn conclude(
         ));
     } else {
         let seconds = took.as_secs_f64();
+        if within.is_some_and(|within| *took >= within) && !remaining.is_empty() {
+            let names = remaining.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
+            let summary = format!(
+                "stopped after {} (--timeout): {} of {total} steps remain: {names}",
+                minutes(*took),
+                remaining.len()
+            );
+            let next = "run the same command again: it goes on where it was";
+            printer.complain_to_people(&format!("{summary}\n  next: {next}"));
+            problems.push(json!({"severity": "error", "summary": summary, "hint": next}));
+        }
         if acted > 0 {
             say_times(&layers, &report.timeline, *took, printer);
         }

@@ -1,5 +1,6 @@
 //! Running a graph for a verb: events to the terminal or as objects, Ctrl-C, and the closing word.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -8,12 +9,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use castle_engine::{
-    CastleId, Chosen, Event, Fence, Graph, Journal, Listener, Outcome, Predictions, Report, Seal, Span, Timeline,
-    Tools, Wanted, What, run,
+    CastleId, Chosen, EVENT_VERSION, Event, Fence, Graph, Journal, Listener, Outcome, Predictions, Report, Seal, Span,
+    StepId, Timeline, Tools, Wanted, What, run,
 };
 use castle_seams::{Clock, Disk, Entropy, Signals};
 
 use crate::closing::Stories;
+use crate::commands::plan::minutes;
 use crate::live::{Live, Model};
 use crate::masking;
 use crate::output::{Exit, Printer};
@@ -22,6 +24,8 @@ use crate::trap;
 pub use crate::closing::conclude;
 pub(crate) use crate::closing::problems;
 
+/// How long nothing may be said where nobody sees the picture.
+const QUIET: Duration = Duration::from_secs(30);
 /// How often it is looked whether the picture is out of date.
 const DRAWING: Duration = Duration::from_millis(100);
 const PREDICTIONS: &str = "predictions.json";
@@ -68,6 +72,8 @@ pub struct Driven {
     pub report: Report,
     /// How long it took.
     pub took: Duration,
+    /// How long it might take in all.
+    pub within: Option<Duration>,
     /// What is to be told of those that failed.
     pub(crate) stories: Stories,
 }
@@ -143,7 +149,8 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
             Model::new(&format!("{verb} {name}"), &nodes, &graph.outlook(), predictions != Predictions::default());
         Live::new(model, printer.is_coloured())
     });
-    let teller = Teller { place: Mutex::new(Place { printer, live, stories: Stories::default() }) };
+    let place = Place { printer, live, stories: Stories::default(), running: Running::default() };
+    let teller = Teller { place: Mutex::new(place) };
     let tools = Tools { clock, entropy, fence, listener: &teller, signals: Some(signals), journal: Some(&journal) };
     let start = clock.monotonic();
     let wanted = Wanted { layers, within, ..Wanted::all(castle) };
@@ -159,7 +166,7 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
         keep(PREDICTIONS, serde_json::to_vec(&predictions).unwrap_or_default());
     }
     let stories = std::mem::take(&mut teller.place().stories);
-    Ok(Driven { layers: wanted.layers, report, took, stories })
+    Ok(Driven { layers: wanted.layers, report, took, within: wanted.within, stories })
 }
 
 /// The journal of a castle: each of its lives has one.
@@ -184,6 +191,44 @@ struct Place<'p> {
     /// Where someone watches, a picture; elsewhere line by line.
     live: Option<Live>,
     stories: Stories,
+    running: Running,
+}
+
+/// What runs, and when something was last said: where nobody sees the picture, silence is broken.
+#[derive(Default)]
+struct Running {
+    /// Since when, and what it does or waits for.
+    steps: BTreeMap<StepId, (Duration, String)>,
+    said: Duration,
+}
+
+impl Running {
+    fn hear(&mut self, event: &Event) {
+        let (step, doing) = match &event.what {
+            What::StepStarted { step } => {
+                self.steps.insert(step.clone(), (event.at, "looks".to_owned()));
+                return;
+            }
+            What::StepEnded { step, .. } => {
+                self.steps.remove(step);
+                return;
+            }
+            What::StepActing { step, change } => (step, change.verb.clone()),
+            What::StepRetrying { step, fault, .. } => (step, fault.to_string()),
+            What::GateClosed { step, subject, evidence } => (step, format!("waits for {subject}: {evidence}")),
+            _ => return,
+        };
+        if let Some((_, known)) = self.steps.get_mut(step) {
+            *known = doing;
+        }
+    }
+
+    /// What has run the longest.
+    fn longest(&self, now: Duration) -> Option<What> {
+        let (step, (since, doing)) = self.steps.iter().min_by_key(|(_, (since, _))| *since)?;
+        let (running, others) = (now.saturating_sub(*since), self.steps.len() - 1);
+        Some(What::StillRunning { step: step.clone(), running, doing: doing.clone(), others })
+    }
 }
 
 impl<'p> Teller<'p> {
@@ -201,9 +246,24 @@ impl<'p> Teller<'p> {
                 self.place().draw(clock.monotonic().saturating_sub(start));
             }
         });
+        let mut breaking_silence = pin!(async {
+            loop {
+                let quiet = clock.monotonic().saturating_sub(start).saturating_sub(self.place().running.said);
+                clock.sleep(QUIET.saturating_sub(quiet).max(Duration::from_secs(1))).await;
+                let at = clock.monotonic().saturating_sub(start);
+                let place = self.place();
+                let is_quiet = at.saturating_sub(place.running.said) >= QUIET;
+                let what = place.running.longest(at).filter(|_| is_quiet);
+                drop(place);
+                if let Some(what) = what {
+                    self.hear(&Event { version: EVENT_VERSION, at, what });
+                }
+            }
+        });
         let done = poll_fn(|context| {
-            // It never ends.
-            let _: Poll<()> = if is_live { drawing.as_mut().poll(context) } else { Poll::Pending };
+            // They never end.
+            let _: Poll<()> =
+                if is_live { drawing.as_mut().poll(context) } else { breaking_silence.as_mut().poll(context) };
             work.as_mut().poll(context)
         });
         let done = done.await;
@@ -233,16 +293,19 @@ impl Listener for Teller<'_> {
         }
         let event = &masking::event(event);
         let mut place = self.place();
-        let Place { printer, live, stories } = &mut *place;
+        let Place { printer, live, stories, running } = &mut *place;
         stories.hear(event);
+        running.hear(event);
         printer.note(event);
         if let Some(live) = live {
             let told = if printer.is_verbose() { line(&event.what, true) } else { None };
             live.hear(event, told.map(|line| stamped(event, &line)));
             place.draw(event.at);
         } else if printer.is_json() {
+            running.said = event.at;
             printer.event(&serde_json::to_value(event).unwrap_or_default());
         } else if let Some(line) = line(&event.what, printer.is_verbose()) {
+            running.said = event.at;
             printer.say(&stamped(event, &line));
         }
     }
@@ -268,6 +331,14 @@ fn line(what: &What, verbose: bool) -> Option<String> {
             Some(format!("{step}  looks again in {:.1} s: {fault}", after.as_secs_f64()))
         }
         What::GateClosed { step, subject, evidence } => Some(format!("{step}  waits for {subject}: {evidence}")),
+        What::StillRunning { step, running, doing, others } => {
+            let rest = match others {
+                0 => String::new(),
+                1 => " (and 1 other step)".to_owned(),
+                count => format!(" (and {count} other steps)"),
+            };
+            Some(format!("{step}  {doing}, for {} by now{rest}", minutes(*running)))
+        }
         What::StepEnded { step, outcome } => match outcome {
             Outcome::Done { effects: 0 } if !verbose => None,
             Outcome::Done { .. } => Some(format!("{step}  done")),

@@ -46,7 +46,7 @@ const KNOCKING: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs
 /// Whoever only looks does not wait for nodes that do not answer.
 pub(crate) const LOOKING: Duration = Duration::ZERO;
 /// How long `up` waits for a node that does not answer: longer than an image and a boot take on a slow disk.
-pub(crate) const RAISING: Duration = Duration::from_secs(15 * 60);
+pub(crate) const RAISING: Duration = Duration::from_secs(10 * 60);
 
 /// Where a verb stands.
 pub(crate) struct Stand {
@@ -62,6 +62,8 @@ pub(crate) struct Stand {
     /// The guests that may go though they are the castle's, where somebody was asked: what is found later is left.
     agreed: OnceCell<BTreeSet<u32>>,
     furnishing: OnceCell<Furnishing>,
+    /// When whatever runs has to end.
+    deadline: Option<Duration>,
 }
 
 /// The steps that have the castle's secrets.
@@ -94,12 +96,19 @@ impl Stand {
             mints: true,
             agreed: OnceCell::new(),
             furnishing: OnceCell::new(),
+            deadline: None,
         }
     }
 
     /// Takes manifests from this mirror.
     pub(crate) fn with_mirror(self, mirror: Option<&Path>) -> Self {
         Self { mirror: mirror.map(Path::to_owned), ..self }
+    }
+
+    /// Works so long at most, from now on.
+    pub(crate) fn within(self, timeout: Option<Duration>) -> Self {
+        let now = self.kept.clock().monotonic();
+        Self { deadline: timeout.map(|timeout| now + timeout), ..self }
     }
 
     /// Finds secrets, and mints none: for whoever wants to know again what stands.

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -22,6 +22,10 @@ use crate::retry::{Retry, pace};
 use crate::step::{Closed, Operation};
 use crate::value::Outputs;
 
+/// How long a gate is waited for after something else has failed.
+const AFTER_FAILURE: Duration = Duration::from_secs(3 * 60);
+/// How long it is looked at what was done once the run is to stop: long enough for an answer, not for a machine that starts.
+const SEEING: Duration = Duration::from_secs(5);
 /// More effects than any step has; a step that wants more never settles.
 const MOST_EFFECTS: u32 = 32;
 
@@ -39,6 +43,8 @@ pub(crate) struct Shared<'r> {
     pub(crate) lanes: Mutex<Lanes>,
     pub(crate) outputs: Outputs,
     pub(crate) stopping: watch::Sender<bool>,
+    /// When a step has failed for the first time.
+    pub(crate) failed: OnceLock<Duration>,
     pub(crate) start: Duration,
 }
 
@@ -96,7 +102,12 @@ impl Shared<'_> {
         let (mut effects, mut attempts) = (0, 0);
         let mut pending: Option<Pending> = None;
         loop {
-            let mut seen = match step.observe(&self.outputs).await {
+            // Looking changes nothing: whoever is asked to stop meanwhile just stops. What was just done is worth another moment.
+            let moment = if pending.is_some() { SEEING } else { Duration::ZERO };
+            let Some(seen) = Box::pin(self.unless_stopped(step.observe(&self.outputs), moment)).await else {
+                return Outcome::Remaining;
+            };
+            let mut seen = match seen {
                 Ok(seen) => seen,
                 Err(fault) => match Box::pin(self.wait_to_retry(node, fault, &mut attempts)).await {
                     None => continue,
@@ -239,6 +250,23 @@ impl Shared<'_> {
         self.sleep(after).await.then_some(Outcome::Remaining)
     }
 
+    /// What looking tells; nothing if the run is to stop, and it takes longer than a moment after that.
+    async fn unless_stopped<T>(&self, looking: impl Future<Output = T>, moment: Duration) -> Option<T> {
+        let mut stopping = self.stopping.subscribe();
+        let mut stop = pin!(async {
+            let _ = stopping.wait_for(|stopping| *stopping).await;
+            if !moment.is_zero() {
+                self.clock.sleep(moment).await;
+            }
+        });
+        let mut looking = pin!(looking);
+        poll_fn(|context| match looking.as_mut().poll(context) {
+            Poll::Ready(told) => Poll::Ready(Some(told)),
+            Poll::Pending => stop.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
+
     /// Waits; returns whether the run is to stop.
     async fn sleep(&self, duration: Duration) -> bool {
         self.sleep_or(duration, std::future::pending()).await
@@ -267,7 +295,10 @@ impl Shared<'_> {
         let start = self.now();
         let mut told: Option<Closed> = None;
         loop {
-            let closed = match gate.check(&self.outputs).await {
+            let Some(checked) = Box::pin(self.unless_stopped(gate.check(&self.outputs), Duration::ZERO)).await else {
+                return Outcome::Remaining;
+            };
+            let closed = match checked {
                 Ok(Ok(output)) => {
                     self.outputs.give(node.slot, output);
                     return Outcome::Done { effects: 0 };
@@ -285,6 +316,11 @@ impl Shared<'_> {
             if !may_wait {
                 let Closed { subject, evidence, .. } = closed;
                 return Outcome::Waiting { subject, evidence };
+            }
+            // A run that has failed is to be run again anyway: whatever only waits does so no longer than usual.
+            let begun = self.failed.get().map(|failed| start.max(*failed));
+            if begun.is_some_and(|begun| self.now().saturating_sub(begun) >= AFTER_FAILURE) && !left.is_zero() {
+                return Outcome::Remaining;
             }
             if left.is_zero() {
                 let evidence = format!("{} (waited {:?})", closed.evidence, gate.deadline());

@@ -69,6 +69,17 @@ pub enum What {
         /// What was seen instead.
         evidence: String,
     },
+    /// Nothing has happened for a while: what has run the longest, and how many others run.
+    StillRunning {
+        /// The step or gate.
+        step: StepId,
+        /// For how long.
+        running: Duration,
+        /// What it does or waits for, in words.
+        doing: String,
+        /// How many others run.
+        others: usize,
+    },
     /// A step ended.
     StepEnded {
         /// The step.

@@ -1,7 +1,7 @@
 //! The scheduler: everything whose needs are met runs, the longest remaining path first, as far as lanes allow.
 
 use std::future::poll_fn;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -72,7 +72,8 @@ pub struct Wanted {
     pub retry: Retry,
     /// How long effects that are under way may take to end once the run is interrupted.
     pub grace: Duration,
-    /// How long the run may take in all: what has not ended by then remains. Without it only steps and gates have bounds.
+    /// How long the run may take in all: nothing is begun after that, and what is under way has the same grace as in an interrupted run. Without it
+    /// only steps and gates have bounds.
     pub within: Option<Duration>,
 }
 
@@ -142,6 +143,7 @@ pub async fn run(graph: &Graph, tools: Tools<'_>, wanted: &Wanted) -> Report {
         lanes: Mutex::new(Lanes::new(graph.lanes.len())),
         outputs: Outputs::new(graph.nodes.len()),
         stopping: watch::Sender::new(false),
+        failed: OnceLock::new(),
         start: clock.monotonic(),
     };
     shared.tell(|| What::RunStarted { steps: graph.nodes.len(), predicted: graph.predicted() });
@@ -248,17 +250,23 @@ impl<'s> Scheduler<'s> {
 
     /// Runs to the end; returns whether the operator interrupted.
     async fn drive(&mut self, signals: Option<&dyn Signals>) -> bool {
-        let mut interrupted = false;
+        let (mut interrupted, mut is_ending) = (false, false);
         let mut grace = self.wanted.within.map(|within| self.shared.clock.sleep(within));
         let mut signal = signals.map(Signals::next);
         loop {
             self.start_ready();
             match next(&mut self.running, signal.as_mut(), grace.as_mut()).await {
                 Next::Ended(rank, outcome) => self.ended(rank, outcome),
+                // Its time is up: nothing new is begun, and what is under way may end.
+                Next::GraceOver if !is_ending => {
+                    is_ending = true;
+                    self.shared.stopping.send_replace(true);
+                    grace = Some(self.shared.clock.sleep(self.wanted.grace));
+                }
                 Next::Idle | Next::GraceOver => return interrupted,
                 Next::Signal if interrupted => return true,
                 Next::Signal => {
-                    interrupted = true;
+                    (interrupted, is_ending) = (true, true);
                     self.shared.stopping.send_replace(true);
                     self.shared.tell(|| What::Interrupted);
                     grace = Some(self.shared.clock.sleep(self.wanted.grace));
@@ -308,6 +316,9 @@ impl<'s> Scheduler<'s> {
             // It was too early to look.
             let lacking = self.foretell(rank);
             return self.pass_on(rank, true, Some(lacking));
+        }
+        if fault.is_some() {
+            shared.failed.get_or_init(|| shared.now());
         }
         shared.tell(|| What::StepEnded { step: node.id.clone(), outcome: outcome.clone() });
         // A plan goes on from what a step is expected to give.

@@ -19,7 +19,8 @@ use castle_spec::{Castle, Node, Role, Schematic};
 use castle_talos::model::bundle::Bundle;
 use castle_talos::model::config::{Difference, Side, factory_installer};
 use castle_talos::steps::{
-    Bootstrap, Configure, Configured, Keys, Machine, Members, Objection, Quorum, Release, Remembered, Whom, Wire,
+    Answers, Bootstrap, Configure, Configured, Keys, Machine, Members, Objection, Quorum, Release, Remembered, Whom,
+    Wire,
 };
 use serde_json::Value;
 
@@ -206,7 +207,15 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         let place = Place { lane: None, predicted: Duration::from_secs(30) };
         let configure = configure(plan, node, *machine, rolling.restarts(node));
         let handle = graph.step(step.clone(), place, (keys.clone(),), configure);
-        graph.after(step, platform::power_step(node));
+        graph.after(step.clone(), platform::power_step(node));
+        // Whoever only looks does not wait, and is told by the configuration that it cannot be compared.
+        if !wire.is_looking() {
+            let answers = id("answers", &node.name.value);
+            let place = Place { lane: None, predicted: Duration::from_secs(20) };
+            graph.gate(answers.clone(), place, (keys.clone(),), Answers::new(wire.clone(), whom(node)));
+            graph.after(answers.clone(), platform::power_step(node));
+            graph.after(step, answers);
+        }
         if configuration::has_longhorn(&plan.castle, node) {
             let gate = VolumeReady::new(wire.clone(), whom(node), configuration::LONGHORN);
             let place = Place { lane: None, predicted: Duration::from_secs(5) };

@@ -1,5 +1,6 @@
 //! What castle wants of Talos: nodes that have their configuration, one bootstrap, and a quorum of voters.
 
+mod answers;
 mod bootstrap;
 mod configure;
 mod etcd;
@@ -17,6 +18,7 @@ use castle_seams::{Clock, Dial, Target};
 
 use crate::client::{Contact, PORT};
 
+pub use answers::Answers;
 pub use bootstrap::{Begun, Bootstrap, Quorum};
 pub use configure::{Compose, Configure, Configured, How, Machine, Objection, Sight};
 pub use etcd::Remembered;
@@ -47,7 +49,8 @@ pub struct Whom {
 
 impl Wire {
     /// Whether nobody is waited for, since nothing is to be changed.
-    pub(crate) fn is_looking(&self) -> bool {
+    #[must_use]
+    pub fn is_looking(&self) -> bool {
         self.patience.is_zero()
     }
 

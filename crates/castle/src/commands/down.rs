@@ -37,6 +37,9 @@ pub(crate) struct DownArgs {
     /// Do not ask
     #[arg(long)]
     yes: bool,
+    /// How long it may take in all: `90s`, `20m`. What is not done by then remains, and the same command goes on
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    timeout: Option<Duration>,
 }
 
 /// Whether a castle comes to rest before it goes.
@@ -59,16 +62,24 @@ impl RestArgs {
 
 /// A time to come to rest in, as people write it.
 fn bound(text: &str) -> Result<Duration, String> {
-    const WRITE: &str = "write a number and a unit, from 10s to 1h: 90s, 10m";
+    time(text, 3600).ok_or_else(|| "write a number and a unit, from 10s to 1h: 90s, 10m".to_owned())
+}
+
+/// How long a whole run may take, as people write it.
+pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
+    time(text, 24 * 3600).ok_or_else(|| "write a number and a unit, from 10s to 24h: 90s, 20m, 2h".to_owned())
+}
+
+fn time(text: &str, longest: u64) -> Option<Duration> {
     let (number, unit) = text.split_at(text.len() - text.chars().last().map_or(0, char::len_utf8));
     let unit = ["s", "m", "h"].iter().position(|known| *known == unit).and_then(|place| [1, 60, 3600].get(place));
     let seconds = unit.and_then(|unit| number.parse::<u64>().ok()?.checked_mul(*unit));
-    let seconds = seconds.filter(|seconds| (10..=3600).contains(seconds)).ok_or(WRITE)?;
-    Ok(Duration::from_secs(seconds))
+    let seconds = seconds.filter(|seconds| (10..=longest).contains(seconds))?;
+    Some(Duration::from_secs(seconds))
 }
 
 pub(crate) async fn down(args: &DownArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(doors, &args.path, printer).await?;
+    let stand = Stand::open(doors, &args.path, printer).await?.within(args.timeout);
     let name = stand.kept.castle.castle.as_str();
     if let Some(other) = args.forget_secrets.as_ref().filter(|given| *given != name) {
         return Err(Trouble::Invalid(format!("--forget-secrets {other}: the castle is called {name}")));

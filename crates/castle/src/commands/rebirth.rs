@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::commands::confirm::confirmed;
-use crate::commands::down::{Found, RestArgs, counted, doomed, left_alone, listed};
+use crate::commands::down::{Found, RestArgs, counted, doomed, left_alone, listed, timeout};
 use crate::commands::up::{UpArgs, up};
 use crate::doors::Doors;
 use crate::keeping::Kept;
@@ -56,6 +56,9 @@ pub(crate) struct RebirthArgs {
     /// Do not ask
     #[arg(long)]
     yes: bool,
+    /// How long it may take in all: `90s`, `20m`. What is not done by then remains, and the same command goes on
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    timeout: Option<Duration>,
 }
 
 /// The note that a rebirth was begun.
@@ -102,7 +105,9 @@ impl Times {
 }
 
 pub(crate) async fn rebirth(args: &RebirthArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let begun = doors.clock.monotonic();
     let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
+    let stand = stand.within(args.timeout);
     let kept = &stand.kept;
     let identity = stand.identify().await?;
     let noted = find(kept).await?.filter(|begun| begun.is_about(&identity.castle));
@@ -130,7 +135,9 @@ pub(crate) async fn rebirth(args: &RebirthArgs, doors: &Doors, printer: &mut Pri
     };
     let start = clock.monotonic();
     printer.hold_result();
-    let ended = up(&UpArgs::of(&args.path, args.mirror.as_deref()), doors, printer).await;
+    let spent = doors.clock.monotonic().saturating_sub(begun);
+    let left = args.timeout.map(|timeout| timeout.saturating_sub(spent));
+    let ended = up(&UpArgs::of(&args.path, args.mirror.as_deref(), left), doors, printer).await;
     let mut object = part("up", ended, printer)?.map_err(Trouble::Said)?;
     let raised = clock.monotonic().saturating_sub(start);
     let castle = kept.castle_id().await.map_err(Trouble::Failed)?;

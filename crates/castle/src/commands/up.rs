@@ -10,6 +10,7 @@ use castle_layers::{Survey, gitops};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use crate::commands::down::timeout;
 use crate::commands::rebirth;
 use crate::doors::Doors;
 use crate::drive::{conclude, problems};
@@ -55,21 +56,24 @@ pub(crate) struct UpArgs {
     /// Do not ask before nodes are removed that the file does not name any more
     #[arg(long)]
     yes: bool,
+    /// How long it may take in all: `90s`, `20m`. What is not done by then remains, and the same command goes on
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    timeout: Option<Duration>,
 }
 
 impl UpArgs {
-    /// All of what `path` names, as usual.
-    pub(crate) fn of(path: &Path, mirror: Option<&Path>) -> Self {
+    /// All of what `path` names, as usual, within a time.
+    pub(crate) fn of(path: &Path, mirror: Option<&Path>, timeout: Option<Duration>) -> Self {
         let (path, mirror) = (path.to_owned(), mirror.map(Path::to_owned));
         // Whoever raises a castle anew has looked before it went down.
         let (remove, yes) = (Vec::new(), false);
-        Self { path, layer: Vec::new(), deep: false, mirror, skip_preflight: true, plan: None, remove, yes }
+        Self { path, layer: Vec::new(), deep: false, mirror, skip_preflight: true, plan: None, remove, yes, timeout }
     }
 }
 
 pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
-    let stand = stand.with_removal(&args.remove)?;
+    let stand = stand.with_removal(&args.remove)?.within(args.timeout);
     let planned = args.plan.as_ref().map(|file| Planned::read(stand.kept.doors.disk.as_ref(), file)).transpose()?;
     let deep = planned.as_ref().map_or(args.deep, |planned| planned.deep);
     let kept = &stand.kept;

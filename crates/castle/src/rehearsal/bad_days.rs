@@ -8,6 +8,7 @@ mod of_identity;
 mod of_restarts;
 mod of_the_site;
 mod of_versions;
+mod of_waiting;
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};

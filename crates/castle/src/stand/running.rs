@@ -53,6 +53,8 @@ impl Stand {
     ) -> Result<Driven, Trouble> {
         let signals = self.kept.doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
         let doors = &self.kept.doors;
+        let left = self.deadline.map(|deadline| deadline.saturating_sub(doors.clock.monotonic()));
+        let within = [within, left].into_iter().flatten().min();
         let setting = Setting {
             verb,
             castle: castle.clone(),

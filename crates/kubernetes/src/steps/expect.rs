@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use castle_engine::{Closed, Fault};
+use castle_engine::{Class, Closed, Fault};
 use serde_json::Value;
 
 use super::explain;
@@ -78,19 +78,28 @@ pub struct Unmet {
     pub evidence: String,
     /// The object itself, if what was last said of it tells more.
     pub about: Option<Box<Object>>,
+    /// Whether waiting cannot help: something else has to change first.
+    pub is_final: bool,
 }
 
 impl Unmet {
     /// Of an object that is not there.
     #[must_use]
     pub fn absent(key: Key) -> Self {
-        Self { key: Box::new(key), evidence: "is not there yet".to_owned(), about: None }
+        Self { key: Box::new(key), evidence: "is not there yet".to_owned(), about: None, is_final: false }
     }
 
     /// Of an object that is not as expected.
     #[must_use]
     pub fn of(object: &Object, evidence: impl Into<String>) -> Self {
-        Self { key: Box::new(object.key()), evidence: evidence.into(), about: Some(Box::new(object.clone())) }
+        let (key, about) = (Box::new(object.key()), Some(Box::new(object.clone())));
+        Self { key, evidence: evidence.into(), about, is_final: false }
+    }
+
+    /// The same, for which nobody waits if this is so.
+    #[must_use]
+    pub fn finally(self, is_final: bool) -> Self {
+        Self { is_final, ..self }
     }
 }
 
@@ -303,12 +312,16 @@ async fn injected(
 }
 
 async fn holds(sight: &Sight<'_>, objects: &[Object], Test(test): &Test) -> Result<Option<Closed>, Fault> {
-    let Err(Unmet { key, evidence, about }) = test(objects) else { return Ok(None) };
+    let Err(Unmet { key, evidence, about, is_final }) = test(objects) else { return Ok(None) };
     let evidence = match about {
         Some(object) => explain::with_events(sight.api, &object, evidence).await,
         None => evidence,
     };
-    Ok(Some(closed(&key, evidence)))
+    let closed = closed(&key, evidence);
+    match is_final {
+        true => Err(Fault::new(Class::Final, closed.subject, closed.evidence).next(closed.next)),
+        false => Ok(Some(closed)),
+    }
 }
 
 async fn accepted(sight: &Sight<'_>, object: &Object) -> Result<Option<Closed>, Fault> {

@@ -17,6 +17,8 @@ use crate::names::FLUX_SYSTEM;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision(pub String);
 
+/// Why Flux cannot make objects of what it has fetched.
+const BUILD_FAILED: &str = "BuildFailed";
 /// How often the host of the repository is asked, at most: a watch may say every moment that something changed.
 const PERIOD: Duration = Duration::from_secs(15);
 
@@ -154,7 +156,7 @@ fn fetched(newest: Option<String>, revision: &Arc<Mutex<String>>) -> Expect {
 fn first(fetched: Arc<Mutex<String>>, applied: &Arc<Mutex<String>>) -> Expect {
     let told = applied.clone();
     let test = Test::new(move |all| {
-        let kustomization = stands(all, FLUX_SYSTEM)?;
+        let kustomization = at(stands(all, FLUX_SYSTEM), &held(&fetched))?;
         let (revision, wanted) = (kustomization.text("/status/lastAppliedRevision"), held(&fetched).clone());
         if revision != wanted {
             return Err(Unmet::of(kustomization, format!("has applied {}, not {wanted}", or_nothing(revision))));
@@ -169,12 +171,12 @@ fn first(fetched: Arc<Mutex<String>>, applied: &Arc<Mutex<String>>) -> Expect {
 fn reconciled(name: &str) -> Expect {
     let name = name.to_owned();
     let test = Test::new(move |all| {
-        let kustomization = stands(all, &name)?;
+        let wanted = stands(all, FLUX_SYSTEM)?.text("/status/lastAppliedRevision");
+        let kustomization = at(stands(all, &name), wanted)?;
         let source = |key: &str| kustomization.text(&format!("/spec/sourceRef/{key}"));
         let is_of_castles = source("kind") == "GitRepository"
             && source("name") == FLUX_SYSTEM
             && ["", FLUX_SYSTEM].contains(&source("namespace"));
-        let wanted = stands(all, FLUX_SYSTEM)?.text("/status/lastAppliedRevision");
         match kustomization.text("/status/lastAppliedRevision") {
             revision if !is_of_castles || revision == wanted => Ok(()),
             revision => Err(Unmet::of(kustomization, format!("has applied {}, not {wanted}", or_nothing(revision)))),
@@ -215,7 +217,16 @@ pub(super) fn stands<'o>(all: &'o [Object], name: &str) -> Result<&'o Object, Un
         return Err(why);
     }
     let evidence = format!("{}: {} {}", chain.join(", which "), why.key, why.evidence);
-    Err(Unmet { key: Box::new(wanted.key()), evidence, about: why.about })
+    Err(Unmet { key: Box::new(wanted.key()), evidence, ..why })
+}
+
+/// What cannot be built cannot be built the next time either, if it was tried with this revision: a newer commit may mend it.
+fn at<'o>(stands: Result<&'o Object, Unmet>, revision: &str) -> Result<&'o Object, Unmet> {
+    stands.map_err(|unmet| {
+        let tried = unmet.about.as_ref().is_some_and(|about| about.text("/status/lastAttemptedRevision") == revision);
+        let is_final = unmet.is_final && tried;
+        unmet.finally(is_final)
+    })
 }
 
 /// Whether Flux is done with an object, for now.
@@ -234,7 +245,11 @@ fn settled(object: &Object) -> Result<(), Unmet> {
     }
     match ready {
         Some(ready) if ready.status == "True" => Ok(()),
-        Some(ready) => Err(Unmet::of(object, format!("is not ready ({}): {}", ready.reason, ready.message))),
+        Some(ready) => {
+            let is_stalled = condition(object, "Stalled").is_some_and(|stalled| stalled.status == "True");
+            let unmet = Unmet::of(object, format!("is not ready ({}): {}", ready.reason, ready.message));
+            Err(unmet.finally(is_stalled || ready.reason == BUILD_FAILED))
+        }
         None => Err(Unmet::of(object, "has no condition Ready yet")),
     }
 }

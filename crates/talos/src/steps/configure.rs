@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Restarts, Step, pace};
 use castle_seams::BoxFuture;
+use futures_util::future::join;
 
 use super::{Keys, Release, Whom, Wire, identity};
-use crate::client::{ApplyMode, Contact, Presence};
+use crate::client::{ApplyMode, Contact, PORT, Presence, Refusal};
 use crate::model::bundle::Bundle;
 use crate::model::config::{Configuration, Difference};
 
@@ -136,6 +137,16 @@ impl Configure {
         (self.compose)(&keys.bundle)
     }
 
+    /// It was waited for as long as it may take: once more would be no different.
+    fn gone(&self, refusal: &Refusal) -> Fault {
+        let Whom { name, address } = &self.whom;
+        let minutes = self.wire.patience.as_secs() / 60;
+        let evidence = format!("did not answer at {address} port {PORT} for {minutes} minutes: {}", refusal.sentence);
+        Fault::new(Class::Final, name, evidence).next(format!(
+            "look at the console of {name} in Proxmox: does it boot, and with which address? Then run the same command again"
+        ))
+    }
+
     /// Who is there, as soon as someone is.
     async fn presence(&self, contact: &Contact) -> Presence {
         let clock = self.wire.clock.as_ref();
@@ -170,13 +181,18 @@ impl Configure {
                 Ok(Sight::Waiting)
             }
             Presence::Unreachable(refusal) if self.wire.is_looking() => Ok(Sight::Silent(refusal.sentence)),
-            Presence::Unreachable(refusal) | Presence::Stranger(refusal) => Err(refusal.into()),
+            Presence::Unreachable(refusal) => Err(self.gone(&refusal)),
+            Presence::Stranger(refusal) => Err(refusal.into()),
             Presence::Running(version) => {
-                if let Some(release) = &self.release {
+                let node = contact.running();
+                let image = async {
+                    let Some(release) = &self.release else { return Ok(()) };
                     release.hold_version(&self.whom, &version.tag)?;
-                    release.hold_image(&self.whom, contact.running()).await?;
-                }
-                let live = contact.running().configuration().await?.ok_or_else(|| {
+                    release.hold_image(&self.whom, node).await
+                };
+                let (image, live) = join(image, node.configuration()).await;
+                image?;
+                let live = live?.ok_or_else(|| {
                     Fault::new(Class::RefusedBeforeEffect, &self.whom.name, "runs, and tells of no configuration yet")
                 })?;
                 let wanted = self.wanted(keys)?;

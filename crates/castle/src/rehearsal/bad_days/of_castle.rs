@@ -14,7 +14,7 @@ use crate::commands::perform;
 use crate::output::{Printed, Printer};
 
 /// With all layers.
-fn full() -> String {
+pub(super) fn full() -> String {
     SMALL
         .replace("storage: none\n", "")
         .replace("vip: 127.42.0.10}", "vip: 127.42.0.10, loadBalancers: 127.42.0.200-127.42.0.210}")
