@@ -7,6 +7,8 @@ use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
 
+/// What is in no release.
+const NOT_SHIPPED: [&str; 2] = ["tests.rs", "trap.rs"];
 /// Shorter ones are never masked.
 const SHORTEST: usize = 8;
 
@@ -30,7 +32,9 @@ fn gather(folder: &Path, words: &mut BTreeSet<String>) -> Result<(), Box<dyn Err
         let path = entry?.path();
         if path.is_dir() {
             gather(&path, words)?;
-        } else if path.extension().is_some_and(|ending| ending == "rs") && !path.ends_with("tests.rs") {
+        } else if path.extension().is_some_and(|ending| ending == "rs")
+            && !NOT_SHIPPED.iter().any(|file| path.ends_with(file))
+        {
             let text = fs::read_to_string(&path)?;
             let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             of_source(shipped, words);

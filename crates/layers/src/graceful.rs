@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{
-    Change, Closed, Decision, Fault, Gate, Graph, GraphBuilder, GraphError, Handle, Impact, Layer, Operation, Place,
-    Step, StepId, Verdict,
+    Change, Class, Closed, Decision, Fault, Gate, Graph, GraphBuilder, GraphError, Handle, Impact, Layer, Operation,
+    Place, Step, StepId, Verdict,
 };
 use castle_kubernetes::client::{Access, Api, Scope};
 use castle_kubernetes::model::{Key, Kind, Object};
@@ -29,6 +29,8 @@ const BY_CASTLE: &str = "by-castle";
 const BEFORE: &str = "before";
 /// How long the API may take to show that it is there: one that is dead is not waited for.
 const REACHING: Duration = Duration::from_secs(15);
+/// How long to wait before it is tried again to open what a webhook keeps closed that does not answer.
+const WAKING: Duration = Duration::from_secs(45);
 /// What one question may take.
 const ASKING: Duration = Duration::from_secs(10);
 
@@ -45,7 +47,7 @@ pub struct Way {
 impl Way {
     fn api(&self) -> Result<Api, Fault> {
         let unfit = |error: castle_kubernetes::client::AccessError| {
-            Fault::new(castle_engine::Class::Final, self.access.address.clone(), error.to_string())
+            Fault::new(Class::Final, self.access.address.clone(), error.to_string())
         };
         Ok(Api::new(&self.access, self.dial.clone(), self.clock.clone()).map_err(unfit)?.with_deadline(ASKING))
     }
@@ -212,7 +214,14 @@ impl Chore {
                 api.alter(object, &json!({GOING_DOWN: label}), &json!({field: true})).await
             }
         };
-        done.map_err(|trouble| trouble.fault(&object.key()))
+        done.map_err(|trouble| {
+            let fault = trouble.fault(&object.key());
+            // Whoever has a say in it has just been started, too, and comes back by itself.
+            match (self, trouble.is_deaf_webhook()) {
+                (Self::Open, true) => Fault { class: Class::RetryableAfter(Some(WAKING)), ..fault },
+                _ => fault,
+            }
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod losses;
 mod of_castle;
+mod of_ends;
 mod of_etcd;
 mod of_identity;
 mod of_restarts;

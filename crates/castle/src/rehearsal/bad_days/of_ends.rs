@@ -1,0 +1,66 @@
+//! Ends that were cut off: a castle that was coming to rest, or was on its way out, is raised again or goes all the same.
+
+use castle_kubernetes::client::Mode;
+use castle_kubernetes::model::Object;
+use castle_rehearsal::{Loss, Moment};
+use serde_json::json;
+
+use super::super::fixture::person;
+use super::super::life::{At, Kill};
+use super::of_castle::full;
+use super::*;
+
+#[test]
+fn a_graceful_end_that_was_cut_off_is_called_off_by_up() {
+    let script = written(&full());
+    day_of(&script, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        for beat in [1, 2, 4, 6, 9, 12] {
+            let kill = Kill { at: At::Beat(beat), moment: Moment::After, loss: Loss::None };
+            let told = life.run_killed(&["down", "--graceful", "--yes"], kill).await;
+            assert!(told.exit.is_none(), "{}", told.printed.text);
+            if castles(life) < 2 {
+                // It was past coming to rest.
+                hold(&life.run(&["down", "--yes"]).await, Exit::Done, &[]);
+                break;
+            }
+            // Long enough for whatever restarts Pods.
+            life.clock().sleep(Duration::from_secs(300)).await;
+            hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        }
+    });
+}
+
+/// How many machines of the castle there are.
+fn castles(life: &Life) -> usize {
+    let guests = life.datacenter.look().guests;
+    let is_ours = |name: &String| name.starts_with("blue-cp-") || name.starts_with("blue-worker-");
+    guests.values().filter(|guest| guest.config.get("name").is_some_and(is_ours)).count()
+}
+
+/// A storage system has a say in what becomes of nodes, and is not awake yet.
+#[test]
+fn nodes_are_opened_as_soon_as_a_webhook_lets_them_be() {
+    in_worlds(&written(&full()), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let kill = Kill { at: At::Beat(9), moment: Moment::After, loss: Loss::None };
+        assert!(life.run_killed(&["down", "--graceful", "--yes"], kill).await.exit.is_none());
+        let person = person(&life).await;
+        let rules =
+            json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]);
+        let service = json!({"namespace": "default", "name": "asleep", "path": "/", "port": 443});
+        let webhook = json!({"name": "nodes.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+            "clientConfig": {"service": service}, "rules": rules});
+        let configuration = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "asleep"}, "webhooks": [webhook]});
+        let configuration = Object::new(configuration).unwrap();
+        person.apply(&configuration, Mode::Real).await.unwrap();
+        let awaking = pin!(async {
+            life.clock().sleep(Duration::from_secs(240)).await;
+            person.delete(&configuration).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        let Either::Left((up, _)) = select(pin!(life.run(&["up"])), awaking).await else { panic!("it never ends") };
+        hold(&up, Exit::Done, &["platform/nodes/open", "asleep"]);
+    });
+}
