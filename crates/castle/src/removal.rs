@@ -315,8 +315,10 @@ impl<'r> Removal<'r> {
             }
             kept.remember(&state).map_err(failed)?;
         }
-        // A castle that never stood has not died.
-        if !was_raised && self.doomed.is_empty() {
+        // A castle that never stood has not died. One that was cut off while it ended has no machine written down any more, and its etcd has begun.
+        let beginning = self.stand.window(castle).beginning().await.ok().flatten();
+        let has_begun = beginning.is_some_and(|beginning| beginning.has_begun);
+        if !was_raised && !has_begun && self.doomed.is_empty() {
             return Ok(());
         }
         if self.ending == Ending::Sleep {

@@ -240,6 +240,12 @@ async fn look_at<'g>(ground: &Ground, rows: impl Iterator<Item = &'g Guest>) -> 
             continue;
         }
         let config = match ground.client.config(&row.host, vmid).await {
+            // It has lost its mark, and is on its way out; or it is stuck there, and whose it was nobody knows.
+            Ok(Some(config)) if config.get("lock") == Some("destroyed") => match ground.settled(row).await {
+                Ok(None) => continue,
+                Ok(Some(config)) => config,
+                Err(_) => config,
+            },
             Ok(Some(config)) => config,
             Ok(None) => continue,
             // Its host does not answer: whose it is, the list alone tells. It is read before anything is done to it.

@@ -60,7 +60,8 @@ pub(super) fn destroy(world: &mut World, request: &Request) -> Outcome {
         for volid in volumes {
             script = script.and(freeing(world, &host, vmid, volid, span)?);
         }
-        let end = Span::new(0.05, 0.1);
+        // Backup jobs, replication, HA and firewall are asked whether they know it.
+        let end = Span::new(0.4, 0.9);
         Ok(script
             .act(move |world| {
                 // Nobody may take the number while something of the guest is left.

@@ -7,9 +7,11 @@ use std::time::Duration;
 use castle_datacenter::blueprint::Span;
 use castle_datacenter::{Asked, Ending, Latencies, Reply, Version, Witness};
 use castle_engine::{Fault, Outcome, Report};
+use castle_http::Method;
 use castle_layers::graceful;
 use castle_layers::platform::{self, Whose};
 use castle_proxmox::model::ErrorClass;
+use castle_seams::Clock;
 use castle_testkit::in_virtual_time;
 use serde_json::json;
 
@@ -366,4 +368,34 @@ fn guests_go_down_by_themselves_and_one_that_does_not_is_named() {
             done(&room.down().await);
         });
     }
+}
+
+/// A guest that is just being destroyed has lost its mark before it is gone: it is waited for, by whoever removes and by whoever raises.
+#[test]
+fn a_guest_in_the_middle_of_its_end_is_waited_for() {
+    in_virtual_time(async |clock| {
+        for raises in [false, true] {
+            let room = Room::new(blueprint(&["pve"], Version::Nine), &small(), door(clock));
+            done(&room.up().await);
+            let (client, vmid) = (room.client(), room.nodes[0].vmid.0);
+            let path = format!("/nodes/pve/qemu/{vmid}");
+            let form = castle_proxmox::model::Form::new();
+            for (method, path) in [(Method::POST, format!("{path}/status/stop")), (Method::DELETE, path.clone())] {
+                client.change("by hand", method, &path, &form).await.unwrap();
+                let stopped = |room: &Room| !room.datacenter.look().guests[&vmid].running;
+                while !stopped(&room) {
+                    clock.sleep(Duration::from_millis(10)).await;
+                }
+            }
+            let lock = |room: &Room| room.datacenter.look().guests[&vmid].lock.clone();
+            while lock(&room).as_deref() != Some("destroyed") {
+                clock.sleep(Duration::from_millis(10)).await;
+            }
+            if raises {
+                done(&room.up().await);
+            }
+            done(&room.down().await);
+            assert!(!room.datacenter.look().guests.contains_key(&vmid));
+        }
+    });
 }

@@ -111,10 +111,7 @@ impl Step for RemoveGuest {
             let client = &self.ground.client;
             let guests = self.ground.guests(self.looks.since(client.clock().monotonic())).await?;
             let Some(row) = guests.get(&self.vmid) else { return Ok(Remains::Nothing) };
-            if matches!(row.lock.as_deref(), Some("clone" | "create")) {
-                self.ground.wait_for_placeholder(row).await?;
-            }
-            let Some(config) = client.config(&row.host, self.vmid).await? else { return Ok(Remains::Nothing) };
+            let Some(config) = self.ground.settled(row).await? else { return Ok(Remains::Nothing) };
             self.guard(&config).await?;
             let Some(is_running) = client.is_running(&row.host, self.vmid).await? else { return Ok(Remains::Nothing) };
             Ok(Remains::Guest { host: row.host.clone(), is_running })
@@ -144,6 +141,9 @@ impl Step for RemoveGuest {
             let (client, subject) = (&self.ground.client, self.subject());
             // Between looking and doing someone may have put something else there.
             let Some(config) = client.config(host, self.vmid).await? else { return Ok(()) };
+            if config.get("lock") == Some("destroyed") {
+                return Ok(());
+            }
             self.guard(&config).await?;
             let path = format!("/nodes/{}/qemu/{}", part(host), self.vmid);
             if change.verb == "stop" {

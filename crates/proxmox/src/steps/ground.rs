@@ -139,7 +139,22 @@ impl Ground {
         Err(Fault::guard(format!("VM {vmid}"), evidence).next("someone else works on this castle: castle lease show"))
     }
 
-    /// Waits for a guest that is just being made. One that nobody makes any more is stuck: a token cannot unlock it.
+    /// The configuration of a guest once nobody makes or destroys it any more; nothing if it is gone then. While that goes on it has no mark.
+    ///
+    /// # Errors
+    ///
+    /// If Proxmox does not answer, or the guest is stuck.
+    pub async fn settled(&self, row: &Guest) -> Result<Option<Config>, Fault> {
+        let config = self.client.config(&row.host, row.vmid).await?;
+        let lock = config.as_ref().and_then(|config| config.get("lock"));
+        if !matches!(lock, Some("clone" | "create" | "destroyed")) {
+            return Ok(config);
+        }
+        self.wait_for_placeholder(row).await?;
+        Ok(self.client.config(&row.host, row.vmid).await?)
+    }
+
+    /// Waits for a guest that is just being made or destroyed. One on which nobody works any more is stuck: a token cannot unlock it.
     pub(crate) async fn wait_for_placeholder(&self, row: &Guest) -> Result<(), Fault> {
         let (vmid, host, clock) = (row.vmid, row.host.as_str(), self.client.clock());
         let begun = clock.monotonic();
@@ -160,7 +175,8 @@ impl Ground {
 }
 
 fn stuck(vmid: u32, host: &str, lock: &str) -> Fault {
-    let evidence = format!("is locked ({lock}), and no task works on it: its making was cut off");
+    let what = if lock == "destroyed" { "removal" } else { "making" };
+    let evidence = format!("is locked ({lock}), and no task works on it: its {what} was cut off");
     Fault::new(Class::Final, format!("VM {vmid} on {host}"), evidence)
         .next(format!("no token can unlock it; on {host}, as root: qm unlock {vmid} && qm destroy {vmid}; then run the same command again"))
 }

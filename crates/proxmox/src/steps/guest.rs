@@ -88,12 +88,9 @@ impl MakeGuest {
         if !self.ground.deep && self.wanted.is_shown_by(&self.ground.castle, row) {
             return Ok(Sight::AsWanted(Standing { vmid, host: row.host.clone() }));
         }
-        if matches!(row.lock.as_deref(), Some("clone" | "create")) {
-            self.ground.wait_for_placeholder(row).await?;
-        }
         let host = row.host.clone();
         let moved = || Fault::new(Class::RefusedBeforeEffect, self.subject(), format!("is no longer on {host}"));
-        let config = client.config(&host, vmid).await?.ok_or_else(moved)?;
+        let config = self.ground.settled(row).await?.ok_or_else(moved)?;
         let mark = self.ground.guard(vmid, &self.wanted.name, &config).await?;
         let running = client.is_running(&host, vmid).await?.ok_or_else(moved)?;
         let live = if running { client.live_config(&host, vmid).await? } else { None };

@@ -1,5 +1,7 @@
 //! Ends that were cut off: a castle that was coming to rest, or was on its way out, is raised again or goes all the same.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use castle_kubernetes::client::Mode;
 use castle_kubernetes::model::Object;
 use castle_rehearsal::{Loss, Moment};
@@ -62,5 +64,28 @@ fn nodes_are_opened_as_soon_as_a_webhook_lets_them_be() {
         });
         let Either::Left((up, _)) = select(pin!(life.run(&["up"])), awaking).await else { panic!("it never ends") };
         hold(&up, Exit::Done, &["platform/nodes/open", "asleep"]);
+    });
+}
+
+/// Killed at any effect, the next one ends it. Guests that are just being destroyed have lost what they were known by.
+#[test]
+fn a_down_that_was_killed_anywhere_is_ended_by_the_next() {
+    let begun = AtomicU64::new(0);
+    in_worlds(&small(), &SEEDS, async |life| {
+        let others = Others::of(&life);
+        // Each world takes another part of them.
+        for beat in (begun.fetch_add(1, Ordering::Relaxed)..200).step_by(SEEDS.len()) {
+            let up = life.run(&["up"]).await;
+            assert_eq!(up.exit, Some(Exit::Done), "after effect {beat}: {}", up.printed.text);
+            let kill = Kill { at: At::Beat(beat), moment: Moment::After, loss: Loss::None };
+            let told = life.run_killed(&["down", "--yes"], kill).await;
+            let is_over = told.exit.is_some();
+            let down = life.run(&["down", "--yes"]).await;
+            assert_eq!(down.exit, Some(Exit::Done), "after effect {beat}: {}", down.printed.text);
+            assert_eq!((castles(&life), others.touched(&life)), (0, Vec::new()), "after effect {beat}");
+            if is_over {
+                return;
+            }
+        }
     });
 }
