@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use castle_engine::{CastleId, Class, DirectoryStore, Fault, Memory, Seal, State, Store, lineage};
+use castle_engine::lineage::{self, LineageError};
+use castle_engine::{CastleId, Class, DirectoryStore, Fault, Memory, Seal, SealError, State, StateError, Store};
 use castle_layers::cluster::Referred;
 use castle_layers::gitops::credential;
 use castle_layers::secrets::{Saved, Search, Strongroom};
@@ -22,6 +23,7 @@ use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::doors::Doors;
+use crate::output::Printer;
 use crate::patches::{self, Refusal};
 use crate::project;
 use crate::rehearsal;
@@ -83,7 +85,13 @@ impl Kept {
 
     /// Which castle it is, if it was ever raised.
     pub(crate) async fn castle_id(&self) -> Result<Option<CastleId>, String> {
-        lineage::find(self.store.as_ref(), &self.key()).await.map_err(|error| error.to_string())
+        lineage::find(self.store.as_ref(), &self.key()).await.map_err(|error| match error {
+            LineageError::Damaged(..) => {
+                let (place, folder) = (&self.place, self.folder_of_file());
+                format!("{error} (in {place})\n  next: castle adopt {folder}: what stands tells which castle it is")
+            }
+            error => error.to_string(),
+        })
     }
 
     /// The state, opened with the keys of whoever runs castle.
@@ -124,10 +132,49 @@ impl Kept {
 
     fn memory(&self) -> Result<Memory, String> {
         match self.doors.disk.read(&self.memory_file(), MAX_MEMORY_BYTES) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|_| format!("{} is damaged: remove it if you trust the store", self.memory_file().display())),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|_| {
+                format!("{} is damaged\n  next: castle adopt {}", self.memory_file().display(), self.folder_of_file())
+            }),
             Err(error) if error.kind == DiskErrorKind::NotFound => Ok(Memory::default()),
             Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// What is wrong with the state, and what to do about it.
+    pub(crate) fn told(&self, error: &StateError) -> String {
+        let is_damaged = match error {
+            StateError::Seal { error, .. } => matches!(error, SealError::Damaged(_)),
+            StateError::Mistaken { .. } | StateError::RolledBack { .. } => true,
+            _ => false,
+        };
+        let folder = self.folder_of_file();
+        let next = "bring it back from a copy, or an earlier record (castle state history, castle state restore)";
+        match is_damaged {
+            true => format!("{error}\n  next: {next}; or castle adopt {folder}: what stands tells the same"),
+            false => error.to_string(),
+        }
+    }
+
+    /// The folder of the castle.yaml, as a command names it.
+    fn folder_of_file(&self) -> String {
+        self.file.parent().unwrap_or(Path::new(".")).display().to_string()
+    }
+
+    /// Forgets what this machine remembers of the state, if that cannot be read; returns whether it was so.
+    pub(crate) fn mend_memory(&self, printer: &mut Printer) -> Result<bool, String> {
+        if self.memory().is_ok() {
+            return Ok(false);
+        }
+        self.forget_memory(printer).map(|()| true)
+    }
+
+    /// Forgets what this machine remembers of the state.
+    pub(crate) fn forget_memory(&self, printer: &mut Printer) -> Result<(), String> {
+        let file = self.memory_file();
+        printer.say(&format!("{} does not go with the state, and is written anew.", file.display()));
+        match self.doors.disk.remove_file(&file) {
+            Err(error) if error.kind != DiskErrorKind::NotFound => Err(error.to_string()),
+            _ => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{CastleId, Graph, GraphBuilder, Lease, Outcome, StateError, Taking, lineage};
+use castle_engine::{CastleId, Graph, GraphBuilder, Lease, Outcome, SealError, StateError, Taking, lineage};
 use castle_layers::platform::{self, Doomed, Whose};
 use castle_layers::vault;
 use castle_proxmox::steps::{Ground, Reach, unprotect};
@@ -149,7 +149,7 @@ impl<'r> Removal<'r> {
         let (recorded, unknown) = match Recorded::read(&room).await {
             Ok(recorded) => (recorded, None),
             // Who has lost the key to the state takes a castle down all the same.
-            Err(StateError::Seal { .. }) => (None, None),
+            Err(StateError::Seal { error: SealError::WrongKey { .. }, .. }) => (None, None),
             Err(error) => (None, Some(error.to_string())),
         };
         let ground = stand.ground_of(&now.castle, recorded.as_ref());

@@ -1,6 +1,7 @@
 //! Where a verb stands that speaks with the hypervisor: the file, the memory, the site, and which castle it is.
 
 mod identity;
+mod mending;
 mod rolling;
 mod running;
 mod trouble;

@@ -28,7 +28,7 @@ pub(crate) async fn vanished(
     let tags = Mark::tags_of(&ground.castle);
     let is_image = |vmid: u32| stand.site.image_vmids().any(|image| image == vmid);
     let ours = || survey.guests.values().filter(|row| row.is_machine && row.tags.is_superset(&tags));
-    let recorded = Recorded::read(room).await.map_err(|error| Trouble::Failed(error.to_string()))?;
+    let recorded = Recorded::read(room).await.map_err(|error| Trouble::Failed(kept.told(&error)))?;
     let is_written_down = recorded.as_ref().is_some_and(|recorded| !recorded.machines.is_empty());
     if let (Some(recorded), true) = (&recorded, is_written_down && !ours().any(|row| !is_image(row.vmid))) {
         return Ok(Some(nothing_there(stand, recorded)));

@@ -38,6 +38,7 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
     let kept = &stand.kept;
     kept.seal().map_err(Trouble::Failed)?;
     stand.knock().await?;
+    let seen_epoch = stand.mend(printer).await?;
     let identity = stand.identify().await?;
     if args.foreign {
         return Foreign { path: &args.path, yes: args.yes, stand: &stand, identity: &identity }.adopt(printer).await;
@@ -45,10 +46,11 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
     if !identity.is_born {
         return Err(unmarked(args, &stand, &identity).await?);
     }
-    let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
+    let held = kept.lease(Taking::Politely, identity.seen_epoch.max(seen_epoch)).await?;
     let work = async {
         // Whatever decides is read once more, now that nobody else writes; and before anything is written anywhere.
         let identity = stand.identify().await?;
+        stand.mend_state(&identity.castle, printer).await?;
         if let Some(exit) = refused(&stand, &identity, printer).await? {
             return Ok(exit);
         }

@@ -1,6 +1,6 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use castle_engine::{Holder, Taking, look};
+use castle_engine::{Holder, LeaseError, Taking, look};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -8,6 +8,7 @@ use crate::commands::confirm::confirmed;
 use crate::doors::Doors;
 use crate::keeping::Kept;
 use crate::output::{Exit, Printer, ago};
+use crate::stand::{Stand, Trouble, end};
 
 /// See who works on a castle, and take over from someone who is gone
 #[derive(Debug, Args)]
@@ -41,9 +42,16 @@ pub(crate) async fn run(args: &LeaseArgs, doors: &Doors, printer: &mut Printer) 
         Ok(kept) => kept,
         Err(why) => return printer.invalid("lease", &why),
     };
-    let holder = match look(kept.store.as_ref(), &kept.key()).await {
-        Ok(found) => found.map(|(holder, _)| holder),
-        Err(error) => return printer.failed("lease", &error.to_string()),
+    let holder = match (look(kept.store.as_ref(), &kept.key()).await, &args.what) {
+        (Ok(found), _) => found.map(|(holder, _)| holder),
+        (Err(LeaseError::Damaged(_)), What::Take { yes, .. }) => {
+            let taken = take_damaged(doors, path, *yes, printer).await;
+            return end("lease", taken, printer);
+        }
+        (Err(error @ LeaseError::Damaged(_)), What::Show { .. }) => {
+            return printer.failed("lease", &format!("{error}\n  next: castle lease take {}", path.display()));
+        }
+        (Err(error), _) => return printer.failed("lease", &error.to_string()),
     };
     match &args.what {
         What::Show { .. } => show(&kept, holder.as_ref(), printer),
@@ -81,7 +89,23 @@ async fn take(kept: &Kept, holder: Option<&Holder>, yes: bool, printer: &mut Pri
     if holder.is_some_and(|holder| !holder.released) && !confirmed(&question, yes, printer) {
         return printer.refused("lease", "the lease was left where it is: answer yes, or give --yes");
     }
-    let held = match kept.lease(Taking::ByForce, 0).await {
+    release(kept, 0, printer).await
+}
+
+/// Takes a lease of which nobody knows who holds it: marks in the world tell after which epoch.
+async fn take_damaged(doors: &Doors, path: &Path, yes: bool, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let stand = Stand::open(doors, path, printer).await?;
+    let question = format!("The lease of {} is damaged: nobody knows who holds it. Take it?", stand.kept.name());
+    if !confirmed(&question, yes, printer) {
+        return Err(Trouble::Refused("the lease was left where it is: answer yes, or give --yes".to_owned()));
+    }
+    let seen_epoch = stand.mend(printer).await?;
+    Ok(release(&stand.kept, seen_epoch, printer).await)
+}
+
+/// Takes the lease from whoever has it, and gives it back.
+async fn release(kept: &Kept, seen_epoch: u64, printer: &mut Printer) -> Exit {
+    let held = match kept.lease(Taking::ByForce, seen_epoch).await {
         Ok(held) => held,
         Err(why) => return printer.failed("lease", &why.to_string()),
     };

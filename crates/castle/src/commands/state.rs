@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use castle_engine::{Layer, Record, State, Taking, lineage};
+use castle_engine::{Layer, Record, State, StateError, Taking, lineage};
 use castle_layers::secrets;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -74,29 +74,37 @@ async fn open(kept: &Kept, printer: &mut Printer) -> Result<Option<State>, Strin
 }
 
 async fn show(kept: &Kept, printer: &mut Printer) -> Result<Exit, String> {
-    let mut records = Vec::new();
+    let (mut records, mut unread) = (Vec::new(), Vec::new());
     if let Some(mut state) = open(kept, printer).await? {
         for layer in layers(kept).await? {
-            records.extend(state.latest(&layer).await.map_err(|error| error.to_string())?);
+            match state.latest(&layer).await {
+                Ok(record) => records.extend(record),
+                Err(error) => unread.push(error),
+            }
         }
-        kept.remember(&state)?;
+        if unread.is_empty() {
+            kept.remember(&state)?;
+        }
         printer.say(&format!("What is remembered of {} in {}:\n\n{}", kept.name(), kept.place, rows(&records, kept)));
     }
-    finish(kept, &records, printer);
-    Ok(Exit::Done)
+    Ok(finish(kept, &records, &unread, printer))
 }
 
 async fn history(kept: &Kept, layer: &Layer, printer: &mut Printer) -> Result<Exit, String> {
-    let mut records = Vec::new();
+    let (mut records, mut unread) = (Vec::new(), Vec::new());
     if let Some(mut state) = open(kept, printer).await? {
         for serial in state.history(layer).await.map_err(|error| error.to_string())? {
-            records.push(state.read(layer, serial).await.map_err(|error| error.to_string())?);
+            match state.read(layer, serial).await {
+                Ok(record) => records.push(record),
+                Err(error) => unread.push(error),
+            }
         }
-        kept.remember(&state)?;
+        if unread.is_empty() {
+            kept.remember(&state)?;
+        }
         printer.say(&rows(&records, kept));
     }
-    finish(kept, &records, printer);
-    Ok(Exit::Done)
+    Ok(finish(kept, &records, &unread, printer))
 }
 
 async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &mut Printer) -> Result<Exit, String> {
@@ -156,7 +164,7 @@ fn rows(records: &[Record], kept: &Kept) -> String {
     table(&rows)
 }
 
-fn finish(kept: &Kept, records: &[Record], printer: &mut Printer) {
+fn finish(kept: &Kept, records: &[Record], unread: &[StateError], printer: &mut Printer) -> Exit {
     let object = |record: &Record| -> Value {
         let unix = record.written.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
         json!({
@@ -165,9 +173,19 @@ fn finish(kept: &Kept, records: &[Record], printer: &mut Printer) {
         })
     };
     let records: Vec<Value> = records.iter().map(object).collect();
+    let mut problems = Vec::new();
+    for error in unread {
+        let told = kept.told(error);
+        printer.complain_to_people(&told);
+        let (summary, hint) = told.split_once("\n  next: ").unwrap_or((&told, ""));
+        problems.push(json!({"severity": "error", "summary": summary, "hint": hint}));
+    }
+    let (result, exit) = if unread.is_empty() { ("shown", Exit::Done) } else { ("failed", Exit::Failed) };
     printer.result(
-        &json!({"verb": "state", "castle": kept.name(), "result": "shown", "place": kept.place, "records": records}),
+        &json!({"verb": "state", "castle": kept.name(), "result": result, "place": kept.place, "records": records,
+        "problems": problems}),
     );
+    exit
 }
 
 /// What a record holds, as far as it may be seen: of the secrets layer no text.

@@ -44,7 +44,7 @@ pub(crate) async fn timeline(args: &TimelineArgs, doors: &Doors, printer: &mut P
     let timeline = last(kept.doors.disk.as_ref(), &kept.own_folder());
     let timeline = timeline.ok_or_else(|| {
         Trouble::Failed(format!(
-            "nothing is remembered of a run for {}: castle up {}",
+            "nothing is remembered of a run for {}\n  next: castle up {}",
             kept.name(),
             args.path.display()
         ))

@@ -35,7 +35,9 @@ pub(crate) struct WipeArgs {
 
 pub(crate) async fn wipe(args: &WipeArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(doors, &args.path, printer).await?;
-    let identity = stand.identify().await?;
+    let seen_epoch = stand.mend(printer).await?;
+    let mut identity = stand.identify().await?;
+    identity.seen_epoch = identity.seen_epoch.max(seen_epoch);
     let ground = stand.ground(&identity.castle, false);
     let within = platform::found(&ground).await?;
     let goes = |guest: &&Doomed| match guest.whose {

@@ -65,6 +65,11 @@ impl Kept {
                      on without them; castle lease take takes it from them at once"
                 ))
             }
+            LeaseError::Damaged(_) => Denied::Failed(format!(
+                "{error} (in {})\n  next: castle lease take {}: whoever holds it stops before their next effect",
+                self.place,
+                self.folder_of_file()
+            )),
             error => failed(&error),
         })?;
         Ok(Held { lease, _turn: turn })

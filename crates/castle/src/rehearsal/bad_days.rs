@@ -5,6 +5,7 @@ mod losses;
 mod of_castle;
 mod of_ends;
 mod of_etcd;
+mod of_files;
 mod of_identity;
 mod of_restarts;
 mod of_the_site;

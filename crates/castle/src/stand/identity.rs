@@ -52,7 +52,7 @@ impl Stand {
     }
 
     /// The marks of castles of this name: those within the range, or, if there are none, those elsewhere.
-    async fn marks(&self, name: &str) -> Result<Vec<Mark>, Trouble> {
+    pub(super) async fn marks(&self, name: &str) -> Result<Vec<Mark>, Trouble> {
         let unborn = CastleId { name: name.to_owned(), lineage: UNBORN.to_owned(), generation: 0 };
         let tags = Mark::tags_of(&unborn);
         let guests = self.client.guests().await?;
