@@ -101,14 +101,32 @@ impl Kept {
         Ok(State::new(self.store.clone(), seal, castle, doors, &self.owner(), self.memory()?))
     }
 
+    /// The same for whoever raises a castle: where nothing is sealed yet, the identity that the embedded datacenter needs is made.
+    pub(crate) async fn seal_anew(&self) -> Result<Seal, String> {
+        let is_new = self.castle_id().await.is_ok_and(|castle| castle.is_none());
+        self.seal_with(is_new)
+    }
+
+    /// Why the state of a castle that is raised for the first time could not be sealed.
+    pub(crate) fn seal_exists(&self) -> Result<(), String> {
+        match self.castle.platform.value {
+            Platform::Embedded(_) => Ok(()),
+            Platform::Proxmox(_) => self.seal().map(|_| ()),
+        }
+    }
+
     /// What the state is sealed with, and opened.
     pub(crate) fn seal(&self) -> Result<Seal, String> {
+        self.seal_with(false)
+    }
+
+    fn seal_with(&self, mints: bool) -> Result<Seal, String> {
         let recipients = self.castle.state.recipients.as_ref();
         let recipients = recipients.map(|all| all.iter().map(|one| one.to_string()).collect::<Vec<String>>());
         let identities = match self.identities.get() {
             Some(known) => known,
             None => {
-                let found = self.look_for_identities(recipients.as_deref().unwrap_or_default())?;
+                let found = self.look_for_identities(recipients.as_deref().unwrap_or_default(), mints)?;
                 self.identities.get_or_init(|| found)
             }
         };
@@ -116,9 +134,9 @@ impl Kept {
     }
 
     /// The identities of whoever runs castle. Looked for once, for it may take a passphrase.
-    fn look_for_identities(&self, recipients: &[String]) -> Result<Identities, String> {
+    fn look_for_identities(&self, recipients: &[String], mints: bool) -> Result<Identities, String> {
         let is_embedded = matches!(self.castle.platform.value, Platform::Embedded(_));
-        Identities::look(&self.doors, is_embedded.then_some(self.folder.as_path()), recipients)
+        Identities::look(&self.doors, is_embedded.then_some(self.folder.as_path()), recipients, mints)
     }
 
     /// The folder on this machine for what belongs to this castle alone.

@@ -1,5 +1,7 @@
 //! `castle doctor`: what is in the way of a castle, asked of the world without changing it.
 
+mod remembered;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,6 +59,14 @@ pub(crate) async fn doctor(args: &DoctorArgs, doors: &Doors, printer: &mut Print
         Ok(client) => Ok(visit(Stand::at(kept, client, site), probe_addresses, &args.path, printer).await),
         Err(why) => {
             let mut findings = unequipped(&site, probe_addresses, &why);
+            // The way there can be tried without a token.
+            if let (Platform::Proxmox(proxmox), Some(reached)) = (&kept.castle.platform.value, findings.first_mut())
+                && reached.check == "reachable"
+                && reached.verdict == Verdict::Unknown
+            {
+                *reached = reachable(&kept, proxmox.endpoint.as_str()).await;
+            }
+            findings.extend(remembered::state(&kept).await);
             findings.extend(preflight::look(&kept).await.findings());
             findings.extend(plain_secrets(&kept).await);
             Ok(tell(&kept, &findings, &args.path, printer))
@@ -98,6 +108,8 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
         }
     }
     findings.extend(doubt);
+    findings.extend(remembered::state(kept).await);
+    findings.extend(remembered::standing(&stand, &identity).await);
     findings.extend(vault(kept).await);
     findings.extend(preflight::look(kept).await.findings());
     findings.extend(plain_secrets(kept).await);
@@ -160,6 +172,20 @@ fn unequipped(site: &Site, probe_addresses: bool, why: &str) -> Vec<Finding> {
     findings.push(Finding::wrong(check, "", why).next(next));
     findings.extend(pointless_after(check, site, probe_addresses, "castle does not get that far"));
     findings
+}
+
+/// Whether something answers where the file says that Proxmox is: whoever it is, for nothing is sent.
+async fn reachable(kept: &Kept, endpoint: &str) -> Finding {
+    match fingerprint_seen(kept).await {
+        Some(fingerprint) => {
+            let evidence = format!(
+                "something answers, with the certificate {fingerprint}; whether it is Proxmox is not known without a token"
+            );
+            Finding::warning("reachable", endpoint, evidence)
+        }
+        None => Finding::wrong("reachable", endpoint, "nothing answers that shows a certificate")
+            .next("mend platform.proxmox.endpoint in castle.yaml, or the way there"),
+    }
 }
 
 /// The fingerprint of the certificate that is shown, whoever shows it. No token is sent: the connection ends before.

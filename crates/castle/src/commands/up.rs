@@ -78,7 +78,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     let deep = planned.as_ref().map_or(args.deep, |planned| planned.deep);
     let kept = &stand.kept;
     // Before anything else: a state that cannot be sealed is none.
-    kept.seal().map_err(Trouble::Failed)?;
+    kept.seal_anew().await.map_err(Trouble::Failed)?;
     repository::announce(kept).map_err(Trouble::Invalid)?;
     stand.knock().await?;
     let identity = stand.identify().await?;

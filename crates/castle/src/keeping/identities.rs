@@ -25,9 +25,14 @@ pub(super) struct Identities {
 }
 
 impl Identities {
-    /// Looks in all places. On the embedded platform castle has an identity of its own in `simulation`, beside the others; it is made if
-    /// there is no other.
-    pub(super) fn look(doors: &Doors, simulation: Option<&Path>, recipients: &[String]) -> Result<Self, String> {
+    /// Looks in all places. On the embedded platform castle has an identity of its own in `simulation`, beside the others; whoever mints makes it
+    /// if there is no other.
+    pub(super) fn look(
+        doors: &Doors,
+        simulation: Option<&Path>,
+        recipients: &[String],
+        mints: bool,
+    ) -> Result<Self, String> {
         let look =
             |ring: &mut Keyring<'_>| (ring.own(recipients), ring.ssh_publics(), ring.hindrances(), ring.places());
         let ((own, ssh, hindrances, places), found) = with_found(doors, None, look);
@@ -41,7 +46,14 @@ impl Identities {
             (Err(_), _) if !is_alone => {}
             (Err(why), _) => return Err(why),
             (Ok(None), _) if is_alone && !hindrances.is_empty() => return Err(hindrances.join("; ")),
-            (Ok(None), Some(folder)) if is_alone => words.push(minted(doors, folder)?),
+            (Ok(None), Some(folder)) if is_alone && mints => words.push(minted(doors, folder)?),
+            (Ok(None), Some(folder)) if is_alone => {
+                let file = embedded_file(folder);
+                return Err(format!(
+                    "there is no age identity, and {} is not there: put it back from a copy",
+                    file.display()
+                ));
+            }
             (Ok(None), None) if is_alone && ssh.is_empty() => {
                 return Err(format!("{NO_IDENTITY} (looked at {})", places.join("; ")));
             }

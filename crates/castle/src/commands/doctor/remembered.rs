@@ -1,0 +1,70 @@
+//! What castle remembers of a castle, and what it raises it from: whether all of it can be had.
+
+use castle_engine::{CastleId, look};
+use castle_layers::doctor::Finding;
+use castle_layers::{platform, secrets};
+
+use crate::keeping::Kept;
+use crate::stand::{Stand, Trouble};
+use crate::standing::vanished;
+
+/// A sentence of another verb as a finding.
+fn wrong(check: &'static str, subject: impl Into<String>, why: &str) -> Finding {
+    let (evidence, next) = why.split_once("\n  next: ").unwrap_or((why, ""));
+    Finding::wrong(check, subject, evidence).next(next)
+}
+
+/// Whether the key to the state is there, and everything in it can be read.
+pub(super) async fn state(kept: &Kept) -> Vec<Finding> {
+    let (place, name) = (kept.place.clone(), kept.key());
+    let mut findings = Vec::new();
+    if let Err(error) = look(kept.store.as_ref(), &name).await {
+        let next = "castle lease take, once nobody works on this castle";
+        findings.push(Finding::wrong("lease", "", error.to_string()).next(next));
+    }
+    let castle = match kept.castle_id().await {
+        // That it cannot be read is told with its identity.
+        Err(_) => return findings,
+        Ok(None) => {
+            // The embedded datacenter gets a key of its own when a castle is raised for the first time.
+            let key = kept.seal_exists();
+            findings.push(match key {
+                Ok(()) => Finding::well("state", place, "nothing is remembered yet"),
+                Err(why) => wrong("state", place, &why),
+            });
+            return findings;
+        }
+        Ok(Some(castle)) => castle,
+    };
+    match unread(kept, &castle).await {
+        Ok(()) => findings.push(Finding::well("state", place, "can be opened, and read")),
+        Err(why) => findings.push(wrong("state", place, &why)),
+    }
+    findings
+}
+
+async fn unread(kept: &Kept, castle: &CastleId) -> Result<(), String> {
+    let mut state = kept.state(castle.clone())?;
+    for layer in [secrets::layer(), platform::layer()] {
+        state.latest(&layer).await.map_err(|error| kept.told(&error))?;
+    }
+    Ok(())
+}
+
+/// Whether the machines are there that a castle stands on by its record, and all that it is raised from can be had.
+pub(super) async fn standing(stand: &Stand, castle: &CastleId) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Err(trouble) = stand.furnishing().await {
+        findings.push(wrong("manifests", "", &trouble.told()));
+    }
+    let ground = stand.ground(castle, false);
+    // That the site cannot be looked at is told better by others.
+    let Ok((survey, _)) = stand.lay_out(&ground).await else { return findings };
+    match vanished(stand, &stand.window(castle), &ground, &survey).await {
+        Ok(Some(fault)) => findings.push(Finding::wrong("machines", fault.subject, fault.evidence).next(fault.next)),
+        // A state that cannot be read is told already.
+        Ok(None) | Err(Trouble::Failed(_)) => {}
+        Err(trouble) => findings.push(wrong("machines", "", &trouble.told())),
+    }
+    findings
+}
