@@ -20,9 +20,12 @@ pub enum LineageError {
     /// The store failed.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// The record is not one, or of a newer castle.
+    /// The record is not one.
     #[error("{0} does not say which castle this is: {1}")]
     Damaged(String, String),
+    /// The record is of a newer castle.
+    #[error("{0} does not say which castle this is: a newer castle wrote it (format {1})")]
+    Newer(String, u64),
     /// There is no chance to be had.
     #[error("{0}")]
     Entropy(String),
@@ -51,11 +54,12 @@ fn key_of(name: &str) -> String {
 pub async fn find(store: &dyn Store, name: &str) -> Result<Option<CastleId>, LineageError> {
     let key = key_of(name);
     let Some(found) = store.get(&key).await? else { return Ok(None) };
-    let birth: Birth =
-        serde_json::from_slice(&found.bytes).map_err(|error| LineageError::Damaged(key.clone(), error.to_string()))?;
-    if birth.format > FORMAT {
-        return Err(LineageError::Damaged(key, format!("a newer castle wrote it (format {})", birth.format)));
+    let damaged = |error: serde_json::Error| LineageError::Damaged(key.clone(), error.to_string());
+    let record: serde_json::Value = serde_json::from_slice(&found.bytes).map_err(damaged)?;
+    if let Some(format) = record["format"].as_u64().filter(|format| *format > FORMAT) {
+        return Err(LineageError::Newer(key, format));
     }
+    let birth: Birth = serde_json::from_value(record).map_err(damaged)?;
     Ok(Some(birth.castle))
 }
 

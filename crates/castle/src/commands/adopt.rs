@@ -36,7 +36,7 @@ pub(crate) struct AdoptArgs {
 pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(doors, &args.path, printer).await?.without_minting();
     let kept = &stand.kept;
-    kept.seal().map_err(Trouble::Failed)?;
+    kept.seal_anew().await.map_err(Trouble::Failed)?;
     stand.knock().await?;
     let seen_epoch = stand.mend(printer).await?;
     let identity = stand.identify().await?;

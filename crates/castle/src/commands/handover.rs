@@ -121,7 +121,9 @@ pub(crate) async fn handover(args: &HandoverArgs, doors: &Doors, printer: &mut P
     let to = if args.to == "flux" { Keeper::Flux } else { Keeper::Castle };
     let name = agreed(args, &kept, to)?;
     let objects = if to == Keeper::Castle { wanted_objects(args, doors, name).await? } else { Vec::new() };
-    kept.seal().map_err(Trouble::Failed)?;
+    if kept.castle_id().await.map_err(Trouble::Failed)?.is_some() {
+        kept.seal().map_err(Trouble::Failed)?;
+    }
     let access = api_access(&kept).await?;
     let mark = Mark::new(kept.castle.castle.as_str(), layer_of(name), name.word());
     Move { args, kept: &kept, mark, to, objects, access }.make(printer).await

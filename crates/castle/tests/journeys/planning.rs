@@ -50,7 +50,9 @@ fn a_kept_plan_is_done_once_and_only_as_it_is() {
     let moved = room.castle(&["up", "--plan", "empty.plan"]);
     assert_eq!(moved.code, Some(3), "{}", moved.transcript());
     assert!(
-        moved.stderr.contains("platform/vm/blue-worker-1: configure (reboot: memory: 6144 -> 8192) was not planned"),
+        moved
+            .stderr
+            .contains("platform/restart/blue-worker-1: configure (reboot: memory: 6144 -> 8192) was not planned"),
         "{}",
         moved.stderr
     );

@@ -161,7 +161,7 @@ fn a_lost_state_is_found_again_by_the_marks_and_the_secrets_are_never_minted_twi
     // Secrets of another cluster are not taken for a castle that stands.
     seal_secrets();
     let other = room.castle(&["up"]);
-    assert!(other.code == Some(3) && other.stderr.contains("of another cluster"), "{}", other.transcript());
+    assert!(other.code == Some(3) && other.stderr.contains("holds other secrets"), "{}", other.transcript());
 
     // And it is taken down without any of it.
     std::fs::remove_dir_all(&state).unwrap();

@@ -16,7 +16,7 @@ fn wrong(check: &'static str, subject: impl Into<String>, why: &str) -> Finding 
 
 /// Whether the key to the state is there, and everything in it can be read.
 pub(super) async fn state(kept: &Kept) -> Vec<Finding> {
-    let (place, name) = (kept.place.clone(), kept.key());
+    let name = kept.key();
     let mut findings = Vec::new();
     if let Err(error) = look(kept.store.as_ref(), &name).await {
         let next = "castle lease take, once nobody works on this castle";
@@ -29,16 +29,16 @@ pub(super) async fn state(kept: &Kept) -> Vec<Finding> {
             // The embedded datacenter gets a key of its own when a castle is raised for the first time.
             let key = kept.seal_exists();
             findings.push(match key {
-                Ok(()) => Finding::well("state", place, "nothing is remembered yet"),
-                Err(why) => wrong("state", place, &why),
+                Ok(()) => Finding::well("state", "", "nothing is remembered yet"),
+                Err(why) => wrong("state", &kept.place, &why),
             });
             return findings;
         }
         Ok(Some(castle)) => castle,
     };
     match unread(kept, &castle).await {
-        Ok(()) => findings.push(Finding::well("state", place, "can be opened, and read")),
-        Err(why) => findings.push(wrong("state", place, &why)),
+        Ok(()) => findings.push(Finding::well("state", "", "can be opened, and read")),
+        Err(why) => findings.push(wrong("state", &kept.place, &why)),
     }
     findings
 }
