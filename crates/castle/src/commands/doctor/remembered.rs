@@ -55,7 +55,7 @@ async fn unread(kept: &Kept, castle: &CastleId) -> Result<(), String> {
 pub(super) async fn standing(stand: &Stand, castle: &CastleId) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Err(trouble) = stand.furnishing().await {
-        findings.push(wrong("manifests", "", &trouble.told()));
+        findings.push(wrong("manifests", "", trouble.told()));
     }
     let ground = stand.ground(castle, false);
     // That the site cannot be looked at is told better by others.
@@ -64,7 +64,7 @@ pub(super) async fn standing(stand: &Stand, castle: &CastleId) -> Vec<Finding> {
         Ok(Some(fault)) => findings.push(Finding::wrong("machines", fault.subject, fault.evidence).next(fault.next)),
         // A state that cannot be read is told already.
         Ok(None) | Err(Trouble::Failed(_)) => {}
-        Err(trouble) => findings.push(wrong("machines", "", &trouble.told())),
+        Err(trouble) => findings.push(wrong("machines", "", trouble.told())),
     }
     findings
 }

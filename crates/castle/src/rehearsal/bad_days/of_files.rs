@@ -70,9 +70,7 @@ async fn look(life: &Life, verb: &[&str], case: &str) {
     let mut after = kept(life);
     if verb[0] == "state" {
         // It remembers what it has seen.
-        for files in [&mut after] {
-            files.retain(|path, _| !path.ends_with(".seen.json"));
-        }
+        after.retain(|path, _| !path.ends_with(".seen.json"));
     }
     let changed = after.iter().filter(|(path, bytes)| before.get(*path) != Some(bytes));
     let changed: Vec<&PathBuf> = changed.map(|(path, _)| path).collect();

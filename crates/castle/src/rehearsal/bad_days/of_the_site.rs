@@ -137,10 +137,10 @@ fn memory_that_is_changed_by_hand() {
         hold(
             &life.run(&["plan", "--deep"]).await,
             Exit::Done,
-            &["reboot", "platform/vm/blue-worker-1", "memory: 2048 -> 8192"],
+            &["reboot", "platform/restart/blue-worker-1", "memory: 2048 -> 8192"],
         );
         // The list of all guests shows what runs: what waits for the next start is found by who looks at each guest in full.
-        hold(&life.run(&["up", "--deep"]).await, Exit::Done, &["platform/vm/blue-worker-1"]);
+        hold(&life.run(&["up", "--deep"]).await, Exit::Done, &["platform/restart/blue-worker-1"]);
     });
 }
 
