@@ -23,7 +23,7 @@ use crate::step::{Closed, Operation};
 use crate::value::Outputs;
 
 /// How long a gate is waited for after something else has failed.
-const AFTER_FAILURE: Duration = Duration::from_secs(3 * 60);
+const AFTER_FAILURE: Duration = Duration::from_secs(5 * 60);
 /// How long it is looked at what was done once the run is to stop: long enough for an answer, not for a machine that starts.
 const SEEING: Duration = Duration::from_secs(5);
 /// More effects than any step has; a step that wants more never settles.

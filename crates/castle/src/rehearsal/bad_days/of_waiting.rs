@@ -33,7 +33,7 @@ fn a_node_that_never_answers_is_told_from_the_first_second_and_ends_the_run() {
             "nc -vz 127.42.0.21 50000",
         ];
         hold(&up, Exit::Failed, &words);
-        assert!(took < Duration::from_secs(14 * 60), "{took:?}");
+        assert!(took < Duration::from_secs(17 * 60), "{took:?}");
         let silence = longest_silence(&up.printed.text);
         assert!(silence <= 30.5, "nothing was said for {silence} s: {}", up.printed.text);
     });
