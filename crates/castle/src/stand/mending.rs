@@ -65,10 +65,13 @@ impl Stand {
         let failed = |error: castle_engine::StoreError| Trouble::Failed(error.to_string());
         let Some(found) = store.get(key).await.map_err(failed)? else { return Ok(()) };
         let aside = format!("{name}/damaged/{}", key.strip_prefix(&format!("{name}/")).unwrap_or(key));
-        match store.put(&aside, &found.bytes, Expect::Nothing).await {
-            // One that was set aside before is as good.
-            Err(error) if error.kind != StoreErrorKind::Conflict => return Err(failed(error)),
-            _ => {}
+        if let Err(error) = store.put(&aside, &found.bytes, Expect::Nothing).await {
+            let earlier = store.get(&aside).await.map_err(failed)?;
+            // Nothing goes that is not kept: another one of this name was set aside before.
+            if error.kind != StoreErrorKind::Conflict || earlier.is_none_or(|earlier| earlier.bytes != found.bytes) {
+                let why = format!("{key} is damaged, and could not be set aside as {aside}: {error}");
+                return Err(Trouble::Failed(format!("{why}\n  next: move {aside} in {} away", self.kept.place)));
+            }
         }
         store.delete(key).await.map_err(failed)?;
         printer.say(&format!("{key} in {} is damaged, and is set aside as {aside}.", self.kept.place));
