@@ -1,7 +1,7 @@
 // Command flux-build answers, with Flux's own libraries and without any network
-// access, two questions the product answers by itself: which objects a folder comes
-// to when Flux builds it for a Kustomization, and what a text is once its variables
-// are substituted. It reads one JSON object on stdin and writes one on stdout,
+// access, what the product answers by itself: which objects a folder comes to when
+// Flux builds it for a Kustomization, what a text is once its variables are
+// substituted, and what becomes of a whole repository. It reads one JSON object on stdin and writes one on stdout,
 // answers in the order of the questions; status 1 = malformed question.
 package main
 
@@ -32,6 +32,7 @@ type text struct {
 type question struct {
 	Builds []build
 	Texts  []text
+	Trees  []tree
 }
 
 type built struct {
@@ -47,6 +48,7 @@ type substituted struct {
 type answer struct {
 	Builds []built       `json:"builds"`
 	Texts  []substituted `json:"texts"`
+	Trees  []judged      `json:"trees"`
 }
 
 func (b build) run() ([]json.RawMessage, error) {
@@ -120,7 +122,7 @@ func run() error {
 	if err := json.NewDecoder(os.Stdin).Decode(&q); err != nil {
 		return err
 	}
-	a := answer{Builds: []built{}, Texts: []substituted{}}
+	a := answer{Builds: []built{}, Texts: []substituted{}, Trees: []judged{}}
 	said := func(err error) string {
 		if err == nil {
 			return ""
@@ -134,6 +136,13 @@ func run() error {
 	for _, t := range q.Texts {
 		text, err := t.run()
 		a.Texts = append(a.Texts, substituted{Text: text, Error: said(err)})
+	}
+	for _, t := range q.Trees {
+		said, err := t.run()
+		if err != nil {
+			said.Error = err.Error()
+		}
+		a.Trees = append(a.Trees, said)
 	}
 	out := json.NewEncoder(os.Stdout)
 	out.SetEscapeHTML(false)

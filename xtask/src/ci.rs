@@ -7,19 +7,24 @@ use anyhow::{Context, Result};
 
 use crate::peers::obtain::Budget;
 use crate::shell::{self, cargo};
-use crate::{deny, peers, readme, tidy};
+use crate::{deny, mutants, peers, readme, tidy};
 
 /// How long peers that no earlier run has left in the cache may take to be built. A machine that is new to castle has an hour for all of
 /// CI; what does not fit is told, and the next run on that machine comes further.
-const PEERS_MINUTES: u64 = 12;
+const PEERS_MINUTES: u64 = 6;
+/// How long planted bugs may take: which of them come first is drawn by the commit.
+const MUTANTS_MINUTES: u64 = 4;
 
 /// Names the file to which tests add what they skip: `castle_testkit::skipped`.
 const SKIPPED: &str = "CASTLE_SKIPPED";
 
+/// Names what tests draw their part of many worlds by: `castle_testkit::draw`.
+const DRAW: &str = "CASTLE_DRAW";
+
 /// Returns what was not run for want of time, or of something else.
 type Step = (&'static str, fn(&Budget) -> Result<Vec<String>>);
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     ("format", |_| all(cargo().args(["fmt", "--all", "--check"]))),
     ("tidy", |_| tidy::run().map(|()| Vec::new())),
     ("licences", |_| deny::run().map(|()| Vec::new())),
@@ -28,6 +33,7 @@ const STEPS: [Step; 9] = [
     }),
     ("build", |_| all(cargo().args(["build", "--locked", "--workspace"]))),
     ("test", |_| test()),
+    ("mutants", |_| planted()),
     ("doc", |_| {
         let mut doc = cargo();
         all(doc.args(["doc", "--locked", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings"))
@@ -43,9 +49,25 @@ fn all(command: &mut Command) -> Result<Vec<String>> {
 /// Runs all tests, and returns those that were skipped for want of something. Where `CI` is set, a skip is a failure of its test.
 fn test() -> Result<Vec<String>> {
     let list = tempfile::NamedTempFile::new()?;
-    shell::run(cargo().args(["test", "--locked", "--workspace"]).env(SKIPPED, list.path()))?;
+    let draw = draw();
+    println!("worlds are drawn by {DRAW}={draw}");
+    shell::run(cargo().args(["test", "--locked", "--workspace"]).env(SKIPPED, list.path()).env(DRAW, draw))?;
     let skipped = std::fs::read_to_string(list.path())?;
     Ok(skipped.lines().map(|line| format!("skipped: {line}")).collect())
+}
+
+/// What whoever runs CI has drawn by, or the commit: the next one lives through other worlds.
+fn draw() -> String {
+    let commit = || shell::output(shell::program("git").args(["rev-parse", "--short", "HEAD"])).unwrap_or_default();
+    std::env::var(DRAW).unwrap_or_else(|_| commit().trim().to_owned())
+}
+
+/// A share of the planted bugs, drawn by the commit; returns those for which there was no time.
+fn planted() -> Result<Vec<String>> {
+    let commit = shell::output(shell::program("git").args(["rev-parse", "HEAD"]))?;
+    let run = mutants::run_within(&mutants::Args::share(MUTANTS_MINUTES, commit.trim().to_owned()));
+    // Told, and no failure yet: not every one of them has been seen to be caught.
+    Ok(run.unwrap_or_else(|error| format!("{error:#}").lines().map(str::to_owned).collect()))
 }
 
 pub(crate) fn run() -> Result<()> {
@@ -61,12 +83,14 @@ pub(crate) fn run() -> Result<()> {
     println!("\nCI passed: {}", times.join(", "));
     if !not_run.is_empty() {
         println!(
-            "\nNOT RUN ({}), for something is not there, or building it takes longer than the {PEERS_MINUTES} minutes that CI has for \
-             it:",
+            "\nNOT RUN ({}), for something is not there, or takes longer than CI has for it ({PEERS_MINUTES} minutes for building peers, \
+             {MUTANTS_MINUTES} for planted bugs):",
             not_run.len()
         );
         not_run.iter().for_each(|what| println!("  {what}"));
-        println!("Run CI again on this machine, or `cargo xtask peers`, which takes its time.");
+        println!(
+            "Run CI again on this machine, or `cargo xtask peers` and `cargo xtask mutants`, which take their time."
+        );
     }
     Ok(())
 }

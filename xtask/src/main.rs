@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod deny;
 mod generate;
+mod mutants;
 mod peers;
 mod readme;
 mod shell;
@@ -35,6 +36,8 @@ enum Command {
     Tidy,
     /// Test castle against programs nobody here wrote
     Peers(peers::Args),
+    /// Plant bugs in a copy of the tree, and see that the tests find them
+    Mutants(mutants::Args),
     /// Measure; figures only, nothing fails
     Bench,
 }
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Readme(args) => readme::run(&args),
         Command::Tidy => tidy::run(),
         Command::Peers(args) => peers::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Bench => bench::run(),
     };
     match result {

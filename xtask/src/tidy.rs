@@ -18,6 +18,7 @@ pub(crate) fn run() -> Result<()> {
         let is_made = name.ends_with(".snap")
             || name.starts_with("fuzz/corpus/")
             || name.ends_with(".lock")
+            || name.ends_with(".patch")
             || name.ends_with("go.sum");
         if is_made {
             continue;

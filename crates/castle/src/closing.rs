@@ -116,7 +116,7 @@ pub fn conclude(
     more: Map<String, Value>,
     printer: &mut Printer,
 ) -> Exit {
-    let Driven { report, took, stories, within, .. } = driven;
+    let Driven { report, took, before, stories, within, .. } = driven;
     let count = |how: fn(&Outcome) -> bool| report.ended(how).count();
     let failed = count(|outcome| matches!(outcome, Outcome::Failed { .. }));
     let guarded = count(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded));
@@ -154,7 +154,7 @@ pub fn conclude(
             let names = remaining.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
             let summary = format!(
                 "stopped after {} (--timeout): {} of {total} steps remain: {names}",
-                minutes(*took),
+                minutes(*before + *took),
                 remaining.len()
             );
             let next = "run the same command again: it goes on where it was";
@@ -287,27 +287,24 @@ fn told_problems(report: &Report, stories: &Stories, is_removal: bool, printer: 
     }
     let mut problems = Vec::new();
     let mut has_errors = false;
-    for (step, outcome) in report.ended(|outcome| !outcome.is_done()) {
-        match outcome {
-            Outcome::Failed { fault } => {
-                has_errors = true;
-                let story = stories.of(step, behind.get(step).copied().unwrap_or(0), is_removal);
-                let next = next(fault);
-                let mut text = format!("{step} failed: {fault}");
-                let mut object = json!({"severity": "error", "step": step.to_string(), "summary": fault.to_string(), "hint": next,
-                    "seen": fault.evidence});
-                if let Some((wanted, did)) = story {
-                    text += &format!("\n  wanted: {wanted}\n  castle: {did}");
-                    (object["wanted"], object["did"]) = (wanted.into(), did.into());
-                }
-                printer.complain_to_people(&format!("{text}\n  next: {next}"));
-                problems.push(object);
-            }
-            Outcome::Skipped { because } => {
-                let summary = format!("not begun: it needs {because}");
-                problems.push(json!({"severity": "note", "step": step.to_string(), "summary": summary}));
-            }
-            _ => {}
+    for (step, fault) in report.failures() {
+        has_errors = true;
+        let story = stories.of(step, behind.get(step).copied().unwrap_or(0), is_removal);
+        let next = next(fault);
+        let mut text = format!("{step} failed: {fault}");
+        let mut object = json!({"severity": "error", "step": step.to_string(), "summary": fault.to_string(), "hint": next,
+            "seen": fault.evidence});
+        if let Some((wanted, did)) = story {
+            text += &format!("\n  wanted: {wanted}\n  castle: {did}");
+            (object["wanted"], object["did"]) = (wanted.into(), did.into());
+        }
+        printer.complain_to_people(&format!("{text}\n  next: {next}"));
+        problems.push(object);
+    }
+    for (step, outcome) in &report.outcomes {
+        if let Outcome::Skipped { because } = outcome {
+            let summary = format!("not begun: it needs {because}");
+            problems.push(json!({"severity": "note", "step": step.to_string(), "summary": summary}));
         }
     }
     // Behind a gate that is closed nothing went wrong.

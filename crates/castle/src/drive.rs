@@ -9,10 +9,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use castle_engine::{
-    CastleId, Chosen, EVENT_VERSION, Event, Fence, Graph, Journal, Listener, Outcome, Predictions, Report, Seal, Span,
-    StepId, Timeline, Tools, Wanted, What, run,
+    CastleId, Chosen, EVENT_VERSION, Event, Fence, Graph, Journal, JournalError, Listener, Outcome, Predictions,
+    Report, Seal, Span, StepId, Timeline, Tools, Wanted, What, run,
 };
-use castle_seams::{Clock, Disk, Entropy, Signals};
+use castle_seams::{Clock, Disk, DiskErrorKind, Entropy, Signals};
 
 use crate::closing::Stories;
 use crate::commands::plan::minutes;
@@ -25,7 +25,7 @@ pub use crate::closing::conclude;
 pub(crate) use crate::closing::problems;
 
 /// How long nothing may be said where nobody sees the picture.
-const QUIET: Duration = Duration::from_secs(30);
+pub(crate) const QUIET: Duration = Duration::from_secs(30);
 /// How often it is looked whether the picture is out of date.
 const DRAWING: Duration = Duration::from_millis(100);
 const PREDICTIONS: &str = "predictions.json";
@@ -72,6 +72,8 @@ pub struct Driven {
     pub report: Report,
     /// How long it took.
     pub took: Duration,
+    /// How long was looked before, of the time that it might take in all.
+    pub before: Duration,
     /// How long it might take in all.
     pub within: Option<Duration>,
     /// What is to be told of those that failed.
@@ -126,7 +128,7 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
     let opened = disk
         .create_dir_all(folder, 0o700)
         .map_err(|error| error.to_string())
-        .and_then(|()| Journal::open(&disk, &journal_of(folder, &castle), &castle).map_err(|error| error.to_string()));
+        .and_then(|()| Journal::open(&disk, &journal_of(folder, &castle), &castle).map_err(|error| unusable(&error)));
     let (journal, recovery) = match opened {
         Ok(opened) => opened,
         Err(why) => return Err(printer.failed(verb, &why)),
@@ -166,12 +168,22 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
         keep(PREDICTIONS, serde_json::to_vec(&predictions).unwrap_or_default());
     }
     let stories = std::mem::take(&mut teller.place().stories);
-    Ok(Driven { layers: wanted.layers, report, took, within: wanted.within, stories })
+    Ok(Driven { layers: wanted.layers, report, took, before: Duration::ZERO, within: wanted.within, stories })
 }
 
 /// The journal of a castle: each of its lives has one.
 pub(crate) fn journal_of(folder: &Path, castle: &CastleId) -> PathBuf {
     folder.join(format!("journal.{}", castle.generation))
+}
+
+/// Why a journal cannot be used, and what to do.
+fn unusable(error: &JournalError) -> String {
+    match error {
+        JournalError::Disk(inner) if inner.kind == DiskErrorKind::IsDirectory => {
+            format!("{error}\n  next: move it away, and run the same command again")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// What earlier runs tell; nothing if there were none, or if it can no longer be read.
@@ -196,14 +208,14 @@ struct Place<'p> {
 
 /// What runs, and when something was last said: where nobody sees the picture, silence is broken.
 #[derive(Default)]
-struct Running {
+pub(crate) struct Running {
     /// Since when, and what it does or waits for.
     steps: BTreeMap<StepId, (Duration, String)>,
     said: Duration,
 }
 
 impl Running {
-    fn hear(&mut self, event: &Event) {
+    pub(crate) fn hear(&mut self, event: &Event) {
         let (step, doing) = match &event.what {
             What::StepStarted { step } => {
                 self.steps.insert(step.clone(), (event.at, "looks".to_owned()));
@@ -224,7 +236,7 @@ impl Running {
     }
 
     /// What has run the longest.
-    fn longest(&self, now: Duration) -> Option<What> {
+    pub(crate) fn longest(&self, now: Duration) -> Option<What> {
         let (step, (since, doing)) = self.steps.iter().min_by_key(|(_, (since, _))| *since)?;
         let (running, others) = (now.saturating_sub(*since), self.steps.len() - 1);
         Some(What::StillRunning { step: step.clone(), running, doing: doing.clone(), others })
@@ -316,7 +328,7 @@ fn stamped(event: &Event, line: &str) -> String {
 }
 
 /// An event in words; most are only for those who want to know everything.
-fn line(what: &What, verbose: bool) -> Option<String> {
+pub(crate) fn line(what: &What, verbose: bool) -> Option<String> {
     match what {
         What::StepActing { step, change } => {
             let differences: Vec<String> = change.differences.iter().map(ToString::to_string).collect();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use castle_datacenter::{EMBEDDED_CLIENT_ID, EMBEDDED_ENVIRONMENT, EMBEDDED_GIT, EMBEDDED_PROJECT};
 use castle_http::{Endpoint, Trust};
 use castle_proxmox::client::{Access, Token};
-use castle_seams::{Clock, Disk, DiskErrorKind, LockGuard};
+use castle_seams::{Clock, Disk, DiskErrorKind, LockGuard, spoken};
 use castle_secrets::Secret;
 use castle_secrets::infisical::{self, Region};
 use serde::{Deserialize, Serialize};
@@ -23,8 +23,10 @@ use crate::output::Printer;
 use crate::project;
 
 mod following;
+mod foreseen;
 mod keys;
 
+pub(crate) use foreseen::{Foreseen, NOBODY, Way};
 pub(crate) use keys::{GIT_USER, Kept as KeptKeys, Keys};
 
 const MAX_BYTES: u64 = 64 << 10;
@@ -161,20 +163,37 @@ pub(crate) fn announce(doors: &Doors, serving: &Serving) -> Result<(), String> {
 
 /// The datacenter that serves now, if one does. One that has only just begun is not there yet.
 pub(crate) fn find(doors: &Doors) -> Result<Option<Serving>, String> {
-    if let Around::Room(room) = &doors.around {
-        return Ok(room.serving.clone());
+    match &doors.around {
+        Around::Room(room) => return Ok(room.serving.clone()),
+        Around::Foreseen(foreseen) => return Ok(Some(foreseen.serving.clone())),
+        Around::Machine => {}
     }
+    // Read before the lock is tried, which would make the file it stands for: whoever only looks leaves nothing behind.
+    let bytes = match doors.disk.read(&announcement(doors)?, MAX_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
     if claim(doors)?.is_some() {
         return Ok(None);
     }
-    match doors.disk.read(&announcement(doors)?, MAX_BYTES) {
-        Ok(bytes) => match serde_json::from_slice::<Serving>(&bytes) {
-            Ok(serving) => Ok(Some(Serving { keys: Keys::read(doors.disk.as_ref(), &folder(doors)?)?, ..serving })),
-            Err(_) => Ok(None),
-        },
-        Err(error) if error.kind == DiskErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.to_string()),
+    match serde_json::from_slice::<Serving>(&bytes) {
+        Ok(serving) => Ok(Some(Serving { keys: Keys::read(doors.disk.as_ref(), &folder(doors)?)?, ..serving })),
+        Err(_) => Ok(None),
     }
+}
+
+/// The datacenter that serves now, for whoever only looks: it has these hosts. Nothing if none does.
+pub(crate) fn running(doors: &Doors, hosts: &[String]) -> Result<Option<Serving>, String> {
+    let Some(serving) = find(doors)? else { return Ok(None) };
+    if hosts.iter().all(|host| serving.hosts.contains(host)) {
+        return Ok(Some(serving));
+    }
+    Err(format!(
+        "the datacenter that runs has the hosts {}, and the file wants {}: castle datacenter stop, then again",
+        serving.hosts.join(", "),
+        hosts.join(", ")
+    ))
 }
 
 /// Returns when nobody can find this datacenter any more: somebody has removed what castle keeps, and perhaps there is another one by now.
@@ -216,15 +235,8 @@ pub(crate) async fn ensure(
     speed: u32,
     printer: &mut Printer,
 ) -> Result<Serving, String> {
-    if let Some(serving) = find(doors)? {
-        if hosts.iter().all(|host| serving.hosts.contains(host)) {
-            return Ok(serving);
-        }
-        return Err(format!(
-            "the datacenter that runs has the hosts {}, and the file wants {}: castle datacenter stop, then again",
-            serving.hosts.join(", "),
-            hosts.join(", ")
-        ));
+    if let Some(serving) = running(doors, hosts)? {
+        return Ok(serving);
     }
     if let Around::Room(_) = doors.around {
         return Err("there is no embedded datacenter in this room".to_owned());
@@ -264,7 +276,8 @@ async fn wait(doors: &Doors, child: &mut Child) -> Result<Serving, String> {
         clock.sleep(LOOK_PERIOD).await;
     }
     Err(format!(
-        "the embedded datacenter did not begin to serve within {START_BOUND:?}: run castle datacenter to see why"
+        "the embedded datacenter did not begin to serve within {}: run castle datacenter to see why",
+        spoken(START_BOUND)
     ))
 }
 

@@ -6,12 +6,16 @@ mod tests;
 use std::path::Path;
 
 use castle_engine::{Chosen, Difference, Fault, GraphBuilder, Impact, Outcome, Taking};
+use castle_layers::cluster::whom;
 use castle_layers::foreign::{self, SECRETS, Sight};
 use castle_proxmox::steps::Candidate;
+use castle_spec::Role;
+use castle_talos::steps::holder;
 use serde_json::{Map, Value, json};
 
 use crate::commands::confirm::confirmed;
 use crate::drive::conclude;
+use crate::keeping::ANOTHER_LIFE;
 use crate::output::{Exit, Printer, table};
 use crate::stand::{Identity, LOOKING, Stand, Trouble, while_held, with_next};
 
@@ -55,24 +59,36 @@ impl Foreign<'_> {
         if unmarked > 0 && !confirmed(&question, self.yes, printer) {
             return Err(Trouble::Refused("nothing was marked: answer yes, or give --yes".to_owned()));
         }
-        self.mark(&sight, printer).await
+        // What stands mostly has an etcd, which castle did not begin. It must never begin another.
+        let control_planes = kept.nodes.iter().filter(|node| node.role == Role::ControlPlane).map(whom).collect();
+        let has_begun = holder(&stand.wire(LOOKING), &keys, control_planes).await.is_some();
+        self.mark(&sight, has_begun, printer).await
     }
 
-    async fn mark(&self, sight: &Sight, printer: &mut Printer) -> Result<Exit, Trouble> {
+    async fn mark(&self, sight: &Sight, has_begun: bool, printer: &mut Printer) -> Result<Exit, Trouble> {
         let (stand, kept) = (self.stand, &self.stand.kept);
+        kept.seal_anew().await.map_err(Trouble::Failed)?;
         let held = kept.lease(Taking::Politely, self.identity.seen_epoch).await?;
         let work = async {
-            let castle = stand.settle(self.identity, printer).await?;
+            // Whatever decides is read once more, now that nobody else writes.
+            let identity = stand.identify().await?;
+            if identity.castle != self.identity.castle {
+                return Err(Trouble::Refused(kept.moved_on(ANOTHER_LIFE)));
+            }
+            let castle = stand.settle(&identity, printer).await?;
             let ground = stand.ground(&castle, true);
-            let (survey, placed) = stand.lay_out(&ground).await?;
             let room = kept.strongroom(&castle, Some(kept.state(castle.clone()).map_err(Trouble::Failed)?));
+            let (survey, placed) = stand.lay_out(&ground, &room).await?;
             let mut graph = GraphBuilder::new();
             let after = stand.keep_secrets(&mut graph, &ground, &room, &survey).await?.after;
-            foreign::mark(&mut graph, &ground, &stand.site, &kept.castle, &kept.nodes, &after);
-            let graph = graph.build().map_err(|error| Trouble::Failed(error.to_string()))?;
+            foreign::mark(&mut graph, &ground, &stand.site, &kept.castle, &kept.nodes, (&after, has_begun));
+            let graph = graph.build().map_err(|error| Trouble::of(&error))?;
             let driven = stand.drive("adopt", graph, &castle, Chosen::default(), &held.lease, printer).await?;
             let is_done = driven.report.is_done();
-            stand.remember(&room, is_done.then_some(placed.as_slice()), held.lease.epoch()).await?;
+            if is_done && has_begun {
+                room.note_begun(true, held.lease.epoch()).await?;
+            }
+            stand.remember(&room, is_done.then(|| stand.nodes(&placed)), held.lease.epoch()).await?;
             let mut more = Map::new();
             more.insert("nodes".to_owned(), sight.candidates.iter().map(object).collect());
             more.insert("lineage".to_owned(), castle.lineage.clone().into());

@@ -117,7 +117,7 @@ fn marks_without_a_format_are_named_with_the_way_out_and_nothing_is_touched() {
             let (quiet, named) = if is_forgotten { (Exit::Refused, &words[..]) } else { (Exit::Done, &words[..1]) };
             hold(&life.run(&deep).await, quiet, named);
             hold(&life.run(&["doctor"]).await, Exit::Failed, &words[..1]);
-            hold(&life.run(&["adopt"]).await, quiet, &[]);
+            hold(&life.run(&["adopt"]).await, Exit::Refused, &words);
         }
         assert_eq!(NODES.map(|vmid| life.datacenter.digest_of(vmid)), before);
     });

@@ -66,7 +66,7 @@ impl Furnishing {
         let mut manifests = BTreeMap::new();
         for chosen in &chosen {
             let objects = source.supply.objects(chosen, &fit).await;
-            manifests.insert(chosen.wanted.name, objects.map_err(|error| Trouble::Failed(error.to_string()))?);
+            manifests.insert(chosen.wanted.name, objects.map_err(|error| Trouble::of(&error))?);
         }
         let vault = kept.chamber().map_err(Trouble::Failed)?.map(|chamber| chamber.as_seen_inside());
         let repository = repository(kept, &manifests).await?;

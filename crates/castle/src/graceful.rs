@@ -130,7 +130,7 @@ impl Rest<'_> {
         calm: &mut Calm,
         printer: &mut Printer,
     ) -> Result<(), Trouble> {
-        let graph = graph.map_err(|error| Trouble::Failed(error.to_string()))?;
+        let graph = graph.map_err(|error| Trouble::of(&error))?;
         let castle = &self.identity.castle;
         let goes_on = !calm.done.is_empty() || !calm.left.is_empty();
         let bounds = Bounds { within: Some(within), goes_on, ..Bounds::default() };

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use castle_http::{Endpoint, Trust};
 use castle_proxmox::client::{Access, Client, Token};
-use castle_spec::model::{Platform, Proxmox};
+use castle_spec::model::{Embedded, Platform, Proxmox};
 
+use crate::doors::{Around, Doors};
 use crate::embedded;
 use crate::keeping::Kept;
 use crate::output::Printer;
@@ -17,15 +18,47 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// No file of authorities is longer.
 const MAX_CA_BYTES: u64 = 1 << 20;
 
+/// That there is no hypervisor to be looked at.
+pub(crate) const ABSENT: &str = "no embedded datacenter runs";
+
 /// A client of the castle's hypervisor; nothing is asked yet. The embedded one is started if none runs.
 pub(crate) async fn connect(kept: &Kept, printer: &mut Printer) -> Result<Arc<Client>, String> {
     let access = match &kept.castle.platform.value {
         Platform::Proxmox(proxmox) => access(proxmox, kept).await?,
         Platform::Embedded(embedded) => {
-            let hosts: Vec<String> = embedded.nodes.iter().map(|host| host.to_string()).collect();
-            embedded::ensure(&kept.doors, &hosts, embedded.speed.get(), printer).await?.access()?
+            embedded::ensure(&kept.doors, &hosts(embedded), embedded.speed.get(), printer).await?.access()?
         }
     };
+    client(access, kept)
+}
+
+/// The same for whoever only looks: nothing is started for them.
+pub(crate) async fn reach(kept: &Kept) -> Result<Arc<Client>, String> {
+    let access = match &kept.castle.platform.value {
+        Platform::Proxmox(proxmox) => access(proxmox, kept).await?,
+        Platform::Embedded(embedded) => match embedded::running(&kept.doors, &hosts(embedded))? {
+            Some(serving) => serving.access()?,
+            None => return Err(format!("{ABSENT}: there is no castle to be looked at\n  next: castle up starts one")),
+        },
+    };
+    client(access, kept)
+}
+
+/// The doors of whoever plans: where no embedded datacenter runs, into one that nobody has started. Returns whether that is so.
+pub(crate) fn foreseen(kept: &Kept) -> Result<Option<Doors>, String> {
+    match (&kept.castle.platform.value, &kept.doors.around) {
+        (Platform::Embedded(embedded), Around::Machine) if embedded::find(&kept.doors)?.is_none() => {
+            Ok(Some(embedded::Foreseen::doors(&kept.doors, &hosts(embedded))))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn hosts(embedded: &Embedded) -> Vec<String> {
+    embedded.nodes.iter().map(|host| host.to_string()).collect()
+}
+
+fn client(access: Access, kept: &Kept) -> Result<Arc<Client>, String> {
     let access = Access { trust: kept.doors.trust(access.trust), ..access };
     Client::new(access, kept.doors.dial(CONNECT_TIMEOUT), kept.doors.clock.clone())
         .map(Arc::new)

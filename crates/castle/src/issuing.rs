@@ -87,14 +87,14 @@ impl Issue {
                     (file, merged.text, Some(merged.context))
                 }
                 Err(error) if error.kind == DiskErrorKind::NotFound => (file, text.clone(), None),
-                Err(error) => return Err(Trouble::Failed(error.to_string())),
+                Err(error) => return Err(Trouble::of(&error)),
             },
         };
         refuse_tracked(disk, file)?;
         if let Some(place) = place {
             refuse_tracked(disk, place.target())?;
             if let Some(folder) = place.target().parent().filter(|folder| !folder.as_os_str().is_empty()) {
-                disk.create_dir_all(folder, 0o700).map_err(|error| Trouble::Failed(error.to_string()))?;
+                disk.create_dir_all(folder, 0o700).map_err(|error| Trouble::of(&error))?;
             }
             let readers = if self.merge.is_some() { Readers::AsBefore } else { Readers::Owner };
             place.write(disk, text.expose().as_bytes(), readers)?;

@@ -2,6 +2,7 @@
 
 mod identities;
 mod leases;
+mod seen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use castle_layers::cluster::Referred;
 use castle_layers::gitops::credential;
 use castle_layers::secrets::{Saved, Search, Strongroom};
 use castle_layers::vault::{BUNDLE, opened};
-use castle_seams::{Clock, DiskErrorKind};
+use castle_seams::{Clock, DiskError, DiskErrorKind};
 use castle_secrets::Secret;
 use castle_secrets::validate::{Check, Kind, Origin};
 use castle_spec::model::{Platform, StateStore};
@@ -32,9 +33,27 @@ use crate::vault::Chamber;
 
 use identities::Identities;
 pub(crate) use leases::Denied;
+use seen::Unreadable;
 
+/// How a castle can have moved on: [`Kept::moved_on`].
+pub(crate) const ANOTHER_LIFE: &str = "has begun another life";
 /// What this machine remembers of a castle's state is a few numbers.
 const MAX_MEMORY_BYTES: u64 = 1 << 20;
+
+/// Why it is not known what this machine has seen of a castle's state, in words.
+enum Forgotten {
+    /// It was, and is lost.
+    Damaged(String),
+    /// It is known to a newer castle.
+    Unread(String),
+}
+
+impl Forgotten {
+    fn told(self) -> String {
+        let (Self::Damaged(why) | Self::Unread(why)) = self;
+        why
+    }
+}
 
 /// The memory of one castle on one platform.
 pub(crate) struct Kept {
@@ -79,6 +98,11 @@ impl Kept {
         format!("{} on {}", self.castle.castle.as_str(), self.castle.platform.word())
     }
 
+    /// That what was looked at before the lease was held is not so any more, and what to do.
+    pub(crate) fn moved_on(&self, how: &str) -> String {
+        format!("{} {how} while nobody held its lease\n  next: look at it again: run the same command", self.name())
+    }
+
     pub(crate) fn clock(&self) -> &dyn Clock {
         self.doors.clock.as_ref()
     }
@@ -98,7 +122,7 @@ impl Kept {
     pub(crate) fn state(&self, castle: CastleId) -> Result<State, String> {
         let seal = self.seal()?;
         let doors = (self.doors.clock.clone(), self.doors.entropy.clone());
-        Ok(State::new(self.store.clone(), seal, castle, doors, &self.owner(), self.memory()?))
+        Ok(State::new(self.store.clone(), seal, castle, doors, &self.owner(), self.memory().map_err(Forgotten::told)?))
     }
 
     /// The same for whoever raises a castle: where nothing is sealed yet, the identity that the embedded datacenter needs is made.
@@ -148,13 +172,22 @@ impl Kept {
         self.folder.join(self.key()).join(".seen.json")
     }
 
-    fn memory(&self) -> Result<Memory, String> {
-        match self.doors.disk.read(&self.memory_file(), MAX_MEMORY_BYTES) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|_| {
-                format!("{} is damaged\n  next: castle adopt {}", self.memory_file().display(), self.folder_of_file())
+    fn memory(&self) -> Result<Memory, Forgotten> {
+        let file = self.memory_file();
+        match self.doors.disk.read(&file, MAX_MEMORY_BYTES) {
+            Ok(bytes) => seen::read(&bytes).map_err(|why| match why {
+                Unreadable::Damaged => Forgotten::Damaged(format!(
+                    "{} is damaged\n  next: castle adopt {}",
+                    file.display(),
+                    self.folder_of_file()
+                )),
+                Unreadable::Newer(format) => Forgotten::Unread(format!(
+                    "{} was written by a newer castle (format {format}): use that one",
+                    file.display()
+                )),
             }),
             Err(error) if error.kind == DiskErrorKind::NotFound => Ok(Memory::default()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(Forgotten::Damaged(with_way_out(&error))),
         }
     }
 
@@ -180,10 +213,11 @@ impl Kept {
 
     /// Forgets what this machine remembers of the state, if that cannot be read; returns whether it was so.
     pub(crate) fn mend_memory(&self, printer: &mut Printer) -> Result<bool, String> {
-        if self.memory().is_ok() {
-            return Ok(false);
+        match self.memory() {
+            Ok(_) => Ok(false),
+            Err(Forgotten::Damaged(_)) => self.forget_memory(printer).map(|()| true),
+            Err(Forgotten::Unread(why)) => Err(why),
         }
-        self.forget_memory(printer).map(|()| true)
     }
 
     /// Forgets what this machine remembers of the state.
@@ -191,7 +225,7 @@ impl Kept {
         let file = self.memory_file();
         printer.say(&format!("{} does not go with the state, and is written anew.", file.display()));
         match self.doors.disk.remove_file(&file) {
-            Err(error) if error.kind != DiskErrorKind::NotFound => Err(error.to_string()),
+            Err(error) if error.kind != DiskErrorKind::NotFound => Err(with_way_out(&error)),
             _ => Ok(()),
         }
     }
@@ -200,9 +234,9 @@ impl Kept {
     pub(crate) fn remember(&self, state: &State) -> Result<(), String> {
         let file = self.memory_file();
         let folder = file.parent().unwrap_or(&self.folder);
-        let text = serde_json::to_vec(state.memory()).unwrap_or_default();
-        self.doors.disk.create_dir_all(folder, 0o700).map_err(|error| error.to_string())?;
-        self.doors.disk.replace(&file, &text, 0o600).map_err(|error| error.to_string())
+        let text = seen::write(state.memory());
+        self.doors.disk.create_dir_all(folder, 0o700).map_err(|error| with_way_out(&error))?;
+        self.doors.disk.replace(&file, &text, 0o600).map_err(|error| with_way_out(&error))
     }
 
     /// The castle's vault, if its file names one: opened once, asked nothing yet.
@@ -353,6 +387,14 @@ impl Kept {
                 found.await.transpose()
             })
         }))
+    }
+}
+
+/// Why a file that castle keeps for itself cannot be used, and what to do: castle moves nothing that it did not make.
+pub(crate) fn with_way_out(error: &DiskError) -> String {
+    match error.kind {
+        DiskErrorKind::IsDirectory => format!("{error}\n  next: move it away, and run the same command again"),
+        _ => error.to_string(),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::output::Printer;
 use crate::stand::{Stand, Trouble};
 
 /// What it means that a node does not answer.
-const LOST: &str = "Pods on it cannot be asked to end: they go with the machine, whatever their budgets say, and with what they have not yet written. \
+const LOST: &str = "Pods on it cannot end there: where their budgets allow it, they go with the machine, and with what they have not yet written. \
                     If it holds the only sound copy of a volume, it stays.";
 
 /// Has somebody agree that nodes go which the file does not name any more.

@@ -2,6 +2,7 @@
 //!
 //! A library only so that [`drive`], which runs whatever graph it is given, can be tested on graphs that no verb has.
 
+mod addresses;
 mod bucket;
 mod cli;
 mod closing;

@@ -81,7 +81,15 @@ mod tests {
         printer.say("Not rehearsed: your hardware. cmVoZWFyc2Vk");
         let seen = Fault::new(Class::Final, "the server", "password rehearsed is wrong");
         crate::stand::end("up", Err(Trouble::from(seen)), &mut printer);
+        // Nor in what enters a sentence without being a fault.
+        let answer = castle_engine::StoreError {
+            kind: castle_engine::StoreErrorKind::Refused,
+            subject: "blue/lease in the bucket".to_owned(),
+            evidence: "no such user: rehearsed".to_owned(),
+        };
+        crate::stand::end("up", Err(Trouble::of(&answer)), &mut printer);
         let told = printer.printed();
+        assert!(told.text.contains("in the bucket: no such user: [secret]"), "{}", told.text);
         assert!(told.text.contains("Not rehearsed: your hardware. [secret]"), "{}", told.text);
         assert!(told.text.contains("the server: password [secret] is wrong"), "{}", told.text);
         assert!(!told.result.to_string().contains("rehearsed"), "{}", told.result);

@@ -4,6 +4,7 @@ mod problems;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
 use castle_engine::Event;
@@ -69,7 +70,32 @@ enum To {
     /// To whoever started this process.
     Streams { out: AutoStream<std::io::Stdout>, err: AutoStream<std::io::Stderr> },
     /// Into memory, without colours: for whoever runs a verb to see what it says.
-    Memory(Box<Printed>),
+    Memory(Arc<Mutex<Printed>>),
+}
+
+/// A word beside the printer, which somebody else holds: where nobody sees a picture, silence is broken.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Aside {
+    is_heard: bool,
+    memory: Option<Arc<Mutex<Printed>>>,
+}
+
+impl Aside {
+    /// What a person may want to know.
+    pub(crate) fn say(&self, text: &str) {
+        let text = format!("{}\n", redact_own(text));
+        match &self.memory {
+            _ if !self.is_heard => {}
+            Some(printed) => {
+                remember(printed, &text);
+            }
+            None => {
+                // Whoever has had enough and closed their end is no failure.
+                let mut out = std::io::stdout().lock();
+                let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            }
+        }
+    }
 }
 
 /// What a verb said.
@@ -108,21 +134,30 @@ impl Printer {
     /// A printer into memory, which is told everything.
     pub(crate) fn into_memory() -> Self {
         masking::begin();
-        Self { json: false, quiet: false, verbose: true, held: None, to: To::Memory(Box::default()) }
+        Self { json: false, quiet: false, verbose: true, held: None, to: To::Memory(Arc::default()) }
     }
 
     /// What was printed into memory since this was last asked.
     pub(crate) fn printed(&mut self) -> Printed {
-        match &mut self.to {
+        match &self.to {
             To::Streams { .. } => Printed::default(),
-            To::Memory(printed) => std::mem::take(printed),
+            To::Memory(printed) => std::mem::take(&mut *lock(printed)),
         }
+    }
+
+    /// A word beside this printer, for whoever works while somebody else holds it.
+    pub(crate) fn aside(&self) -> Aside {
+        let memory = match &self.to {
+            To::Streams { .. } => None,
+            To::Memory(printed) => Some(printed.clone()),
+        };
+        Aside { is_heard: !self.json && !self.quiet, memory }
     }
 
     /// Takes note of something that happened, where somebody wants to know all of it.
     pub(crate) fn note(&mut self, event: &Event) {
-        if let To::Memory(printed) = &mut self.to {
-            printed.events.push(event.clone());
+        if let To::Memory(printed) = &self.to {
+            lock(printed).events.push(event.clone());
         }
     }
 
@@ -173,7 +208,7 @@ impl Printer {
 
     /// What was asked for, byte by byte: nothing in it is taken for colour.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Exit {
-        if let To::Memory(printed) = &mut self.to {
+        if let To::Memory(printed) = &self.to {
             return remember(printed, &String::from_utf8_lossy(bytes));
         }
         let mut out = std::io::stdout().lock();
@@ -223,8 +258,8 @@ impl Printer {
         match &mut self.held {
             Some(held) => held.clone_from(result),
             None => {
-                if let To::Memory(printed) = &mut self.to {
-                    printed.result.clone_from(result);
+                if let To::Memory(printed) = &self.to {
+                    lock(printed).result.clone_from(result);
                 }
                 self.event(result);
             }
@@ -267,8 +302,12 @@ impl Printer {
     }
 }
 
-fn remember(printed: &mut Printed, text: &str) -> Exit {
-    printed.text += &anstream::adapter::strip_str(text).to_string();
+fn lock(printed: &Mutex<Printed>) -> MutexGuard<'_, Printed> {
+    printed.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn remember(printed: &Mutex<Printed>, text: &str) -> Exit {
+    lock(printed).text += &anstream::adapter::strip_str(text).to_string();
     Exit::Done
 }
 

@@ -92,9 +92,13 @@ impl Planned {
 
     /// Writes it where it was asked for, for its owner alone.
     pub(crate) fn write(&self, doors: &Doors, file: &Path) -> Result<(), Trouble> {
+        Place::judge(doors, file)?.write(doors.disk.as_ref(), &self.text(), Readers::Owner)
+    }
+
+    fn text(&self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
         bytes.push(b'\n');
-        Place::judge(doors, file)?.write(doors.disk.as_ref(), &bytes, Readers::Owner)
+        bytes
     }
 
     /// Reads one.
@@ -205,7 +209,7 @@ fn files(kept: &Kept) -> Result<BTreeMap<String, String>, Trouble> {
         match kept.doors.disk.read(&folder.join(&name), MAX_BYTES) {
             Ok(bytes) => files.insert(name, hex(&bytes)),
             Err(error) if error.kind == DiskErrorKind::NotFound => continue,
-            Err(error) => return Err(Trouble::Failed(error.to_string())),
+            Err(error) => return Err(Trouble::of(&error)),
         };
     }
     Ok(files)
@@ -258,6 +262,60 @@ mod tests {
         let mut now = plan();
         change(&mut now);
         plan().moved(&now)
+    }
+
+    const RECORDED: &str = r#"{
+  "format": 1,
+  "version": "1.0.0",
+  "castle": "blue/proxmox",
+  "lineage": "abc",
+  "generation": 1,
+  "deep": false,
+  "files": {
+    "castle.yaml": "01"
+  },
+  "placement": {
+    "blue-cp-1": "pve"
+  },
+  "actions": [
+    {
+      "step": "platform/vm/a",
+      "impact": "create",
+      "action": "clone",
+      "differences": [
+        {
+          "field": "memory",
+          "is": null,
+          "wanted": "4G"
+        }
+      ]
+    },
+    {
+      "step": "platform/vm/b",
+      "impact": "create",
+      "action": "clone",
+      "differences": []
+    }
+  ],
+  "seen": "02"
+}
+"#;
+
+    /// One of an earlier castle can be read, and is out of date: what would be done is planned anew.
+    #[test]
+    fn the_recorded_plan_is_written_and_read_and_that_of_a_newer_castle_is_refused() {
+        let (disk, file) = (castle_rehearsal::ModelDisk::default(), Path::new("/plan"));
+        assert_eq!(plan().text(), RECORDED.as_bytes());
+        let read = |text: &str| {
+            disk.tamper(file, text.as_bytes().to_vec());
+            Planned::read(&disk, file)
+        };
+        assert_eq!(read(RECORDED).unwrap(), plan());
+        let newer = RECORDED.replace("\"format\": 1", "\"format\": 2").replace("placement", "places");
+        let Err(Trouble::Refused(why)) = read(&newer) else { panic!() };
+        assert_eq!(why, "/plan was written by a newer castle (format 2, this one knows 1)");
+        assert_eq!(disk.contents()[file], newer.as_bytes());
+        assert!(matches!(read("{}"), Err(Trouble::Invalid(_))));
     }
 
     #[test]

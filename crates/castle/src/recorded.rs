@@ -1,6 +1,6 @@
-//! What the state says that a castle's machines are, and which of them castle itself is removing.
+//! What the state says that a castle's machines are, and which of them castle itself is making or removing.
 //!
-//! It is held against what the hypervisor shows: a machine that is written down, is not to be seen, and was not removed by castle may well run
+//! It is held against what the hypervisor shows: a machine that is written down, is not to be seen, and is not proved to be gone may well run
 //! where nobody looked.
 
 use std::collections::BTreeSet;
@@ -9,6 +9,8 @@ use std::fmt;
 use castle_engine::StateError;
 use castle_layers::platform;
 use castle_layers::secrets::Strongroom;
+use castle_proxmox::client::Client;
+use castle_proxmox::model::Refusal;
 use castle_proxmox::steps::Record;
 use serde_json::{Value, json};
 
@@ -24,6 +26,10 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    pub(crate) fn is_control_plane(&self) -> bool {
+        self.is_control_plane
+    }
+
     fn read(node: &Value) -> Option<Self> {
         Some(Self {
             name: node["name"].as_str()?.to_owned(),
@@ -49,9 +55,21 @@ pub(crate) fn listed<'m>(machines: impl IntoIterator<Item = &'m Machine>) -> Str
 /// What the state says of the machines of this life.
 pub(crate) struct Recorded {
     payload: Value,
+    /// Those that have stood.
     pub(crate) machines: Vec<Machine>,
+    /// Those that castle was about to make, and where. Whether it did, a run that was cut off does not tell.
+    making: (String, Vec<Machine>),
     /// Those that castle itself is removing, and where it saw them.
     going: (String, BTreeSet<u32>),
+}
+
+/// The machines of a list, as they are written down.
+fn listed_in(nodes: &Value) -> Vec<Machine> {
+    nodes.as_array().into_iter().flatten().filter_map(Machine::read).collect()
+}
+
+fn seen_at(payload: &Value, what: &str) -> String {
+    payload[what]["seen"].as_str().unwrap_or_default().to_owned()
 }
 
 impl Recorded {
@@ -59,36 +77,98 @@ impl Recorded {
     pub(crate) async fn read(room: &Strongroom) -> Result<Option<Self>, StateError> {
         let Some(state) = &room.state else { return Ok(None) };
         let record = state.lock().await.latest(&platform::layer()).await?;
-        let Some(payload) = record.map(|record| record.payload) else { return Ok(None) };
-        if payload["generation"] != room.generation {
-            return Ok(None);
+        Ok(record.and_then(|record| Self::of(record.payload, room.generation)))
+    }
+
+    /// What the record of the platform says of a life. Its version is that of the record around it.
+    fn of(payload: Value, generation: u64) -> Option<Self> {
+        if payload["generation"] != generation {
+            return None;
         }
-        let machines = payload["nodes"].as_array().into_iter().flatten().filter_map(Machine::read).collect();
         let vmids = payload["going"]["vmids"].as_array().into_iter().flatten();
         let vmids = vmids.filter_map(|vmid| vmid.as_u64()?.try_into().ok()).collect();
-        let going = (payload["going"]["seen"].as_str().unwrap_or_default().to_owned(), vmids);
-        Ok(Some(Self { payload, machines, going }))
+        let (machines, making) = (listed_in(&payload["nodes"]), listed_in(&payload["making"]["nodes"]));
+        let making = (seen_at(&payload, "making"), making);
+        Some(Self { machines, making, going: (seen_at(&payload, "going"), vmids), payload })
+    }
+
+    /// The record of a life with these machines, as [`crate::stand::Stand::nodes`] lists them.
+    pub(crate) fn payload(generation: u64, nodes: &Value) -> Value {
+        json!({"generation": generation, "nodes": nodes})
+    }
+
+    /// All machines that are there, or may be.
+    fn all(&self) -> impl Iterator<Item = &Machine> {
+        self.machines.iter().chain(&self.making.1)
     }
 
     /// The numbers of the machines.
     pub(crate) fn record(&self) -> Record {
-        Record { vmids: self.machines.iter().map(|machine| machine.vmid).collect() }
+        Record { vmids: self.all().map(|machine| machine.vmid).collect() }
     }
 
-    /// Whether castle has begun to remove a machine that it saw here.
-    fn is_going(&self, machine: &Machine, whereabouts: &str) -> bool {
-        self.going.0 == whereabouts && self.going.1.contains(&machine.vmid)
-    }
-
-    /// The machines that are not among those that are seen here, and that castle did not remove itself.
-    pub(crate) fn missing(&self, seen: &BTreeSet<u32>, whereabouts: &str) -> Vec<Machine> {
-        let is_missing = |machine: &&Machine| !seen.contains(&machine.vmid) && !self.is_going(machine, whereabouts);
-        self.machines.iter().filter(is_missing).cloned().collect()
-    }
-
-    /// The control planes, in the order they were written down.
+    /// The control planes that have stood, in the order they were written down.
     pub(crate) fn control_planes(&self) -> impl Iterator<Item = &Machine> {
         self.machines.iter().filter(|machine| machine.is_control_plane)
+    }
+
+    /// The machines that may be there though they are not among those that are seen.
+    ///
+    /// What castle was about to make or to remove is not there if Proxmox, asked where castle did that, has no such number at all: that a token
+    /// shows none proves nothing.
+    pub(crate) async fn missing(&self, client: &Client, seen: &BTreeSet<u32>) -> Result<Vec<Machine>, Refusal> {
+        let whereabouts = client.whereabouts();
+        let is_going = |machine: &Machine| self.going.0 == whereabouts && self.going.1.contains(&machine.vmid);
+        let stood = self.machines.iter().map(|machine| (machine, is_going(machine)));
+        let made = self.making.1.iter().map(|machine| (machine, self.making.0 == whereabouts));
+        let mut missing = Vec::new();
+        for (machine, may_be_free) in stood.chain(made).filter(|(machine, _)| !seen.contains(&machine.vmid)) {
+            if !(may_be_free && client.is_free(machine.vmid).await?) {
+                missing.push(machine.clone());
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Writes down that castle makes these machines here, unless that is known: should it be cut off, whoever does not see them knows of them.
+    pub(crate) async fn note_making(
+        room: &Strongroom,
+        nodes: &Value,
+        whereabouts: &str,
+        epoch: u64,
+    ) -> Result<(), Trouble> {
+        let recorded = Self::read(room).await.map_err(|error| Trouble::Failed(error.to_string()))?;
+        let nothing = Self::payload(room.generation, &json!([]));
+        let (machines, known) = recorded.map_or((Vec::new(), nothing), |known| (known.machines, known.payload));
+        let is_new = |node: &&Value| {
+            Machine::read(node).is_some_and(|machine| !machines.iter().any(|known| known.vmid == machine.vmid))
+        };
+        let new: Vec<&Value> = nodes.as_array().into_iter().flatten().filter(is_new).collect();
+        let mut payload = known.clone();
+        payload["making"] = json!({"seen": whereabouts, "nodes": new});
+        if new.is_empty() || payload == known {
+            return Ok(());
+        }
+        write(room, payload, epoch).await
+    }
+
+    /// Writes down that these machines are there. What castle was about to make besides, and may have, is still to be looked for.
+    pub(crate) async fn note_standing(room: &Strongroom, nodes: &Value, epoch: u64) -> Result<(), Trouble> {
+        let recorded = Self::read(room).await.map_err(|error| Trouble::of(&error))?;
+        let standing: BTreeSet<u32> = listed_in(nodes).into_iter().map(|machine| machine.vmid).collect();
+        let mut payload = Self::payload(room.generation, nodes);
+        if let Some(Self { making: (seen, _), payload: known, .. }) = &recorded {
+            let nodes = known["making"]["nodes"].as_array().into_iter().flatten();
+            let is_open = |node: &&Value| Machine::read(node).is_some_and(|made| !standing.contains(&made.vmid));
+            let open: Vec<&Value> = nodes.filter(is_open).collect();
+            if !open.is_empty() {
+                payload["making"] = json!({"seen": seen, "nodes": open});
+            }
+        }
+        if recorded.is_some_and(|known| known.payload == payload) {
+            return Ok(());
+        }
+        write(room, payload, epoch).await
     }
 
     /// Writes down that castle removes these, which it sees here: should it be cut off, they are known to be gone by its own hand.
@@ -99,7 +179,6 @@ impl Recorded {
         whereabouts: &str,
         epoch: u64,
     ) -> Result<(), Trouble> {
-        let Some(state) = &room.state else { return Ok(()) };
         let known = self.machines.iter().map(|machine| machine.vmid).collect::<BTreeSet<u32>>();
         let mut going: BTreeSet<u32> = vmids.into_iter().filter(|vmid| known.contains(vmid)).collect();
         if self.going.0 == whereabouts {
@@ -110,7 +189,52 @@ impl Recorded {
         }
         let mut payload = self.payload.clone();
         payload["going"] = json!({"seen": whereabouts, "vmids": going});
-        let written = state.lock().await.write(&platform::layer(), payload, epoch).await;
-        written.map(|_| ()).map_err(|error| Trouble::Failed(error.to_string()))
+        write(room, payload, epoch).await
+    }
+
+    /// Forgets the machines that are gone: all but these. Returns whether no control plane is left of those that were known.
+    pub(crate) async fn keep_only(&self, room: &Strongroom, left: &BTreeSet<u32>, epoch: u64) -> Result<bool, Trouble> {
+        let is_left = |node: &&Value| Machine::read(node).is_some_and(|machine| left.contains(&machine.vmid));
+        let nodes = [&self.payload["nodes"], &self.payload["making"]["nodes"]];
+        let nodes: Vec<&Value> = nodes.into_iter().filter_map(Value::as_array).flatten().filter(is_left).collect();
+        let payload = json!({"generation": room.generation, "nodes": nodes});
+        let mut control_planes = self.all().filter(|machine| machine.is_control_plane);
+        let are_gone = control_planes.all(|machine| !left.contains(&machine.vmid));
+        if payload != self.payload {
+            write(room, payload, epoch).await?;
+        }
+        Ok(are_gone)
+    }
+}
+
+async fn write(room: &Strongroom, payload: Value, epoch: u64) -> Result<(), Trouble> {
+    let Some(state) = &room.state else { return Ok(()) };
+    let written = state.lock().await.write(&platform::layer(), payload, epoch).await;
+    written.map(|_| ()).map_err(|error| Trouble::of(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As it is sealed in the state; `host` is missing where an earlier castle did not know it.
+    const RECORDED: &str = r#"{"generation":2,"nodes":[{"name":"blue-cp-1","role":"control-plane","vmid":421,"host":"pve","address":"10.0.1.1","mac":"02:00:00:00:00:01"},{"name":"blue-worker-1","role":"worker","vmid":428}],"going":{"seen":"https://pve:8006","vmids":[428]}}"#;
+
+    #[test]
+    fn the_recorded_machines_are_read() {
+        let read = |generation| Recorded::of(serde_json::from_str(RECORDED).unwrap(), generation);
+        assert!(read(1).is_none() && read(3).is_none(), "each life has a record of its own");
+        let recorded = read(2).unwrap();
+        assert_eq!(listed(&recorded.machines), "blue-cp-1 (VM 421 on pve), blue-worker-1 (VM 428)");
+        assert_eq!(listed(recorded.control_planes()), "blue-cp-1 (VM 421 on pve)");
+        assert_eq!(recorded.record().vmids, [421, 428].into());
+        assert_eq!(recorded.going, ("https://pve:8006".to_owned(), [428].into()));
+        assert_eq!(recorded.making, (String::new(), Vec::new()));
+    }
+
+    #[test]
+    fn the_record_is_written_as_it_was() {
+        let written = Recorded::payload(2, &json!([{"name": "blue-cp-1", "vmid": 421}]));
+        assert_eq!(written.to_string(), r#"{"generation":2,"nodes":[{"name":"blue-cp-1","vmid":421}]}"#);
     }
 }

@@ -7,15 +7,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{CastleId, Graph, GraphBuilder, Lease, Outcome, SealError, StateError, Taking, lineage};
+use castle_engine::{CastleId, Fence, Graph, GraphBuilder, Lease, Outcome, SealError, StateError, Taking, lineage};
 use castle_layers::platform::{self, Doomed, Whose};
+use castle_layers::secrets::Strongroom;
 use castle_layers::vault;
-use castle_proxmox::steps::{Ground, Reach, unprotect};
+use castle_proxmox::steps::{Ground, Reach, unprotect, unstick};
 use serde_json::{Map, Value, json};
 
 use crate::drive::{Driven, conclude, journal_of};
 use crate::graceful::{Calm, Rest};
-use crate::keeping::Kept;
+use crate::keeping::{ANOTHER_LIFE, Kept};
 use crate::output::{Exit, Printer, table};
 use crate::recorded::{self, Machine, Recorded};
 use crate::stand::{Bounds, Identity, Stand, Trouble, while_held};
@@ -115,7 +116,10 @@ impl<'r> Removal<'r> {
                 leftovers = self.kept_in_vault(castle, &chamber).await?;
             }
             if leftovers.is_empty() && driven.report.is_done() && identity.is_born && self.ending != Ending::Guests {
-                self.end(castle, identity.is_stored, held.lease.epoch()).await?;
+                self.end(&site, identity.is_stored, &held.lease).await?;
+            } else if !site.missing.is_empty() && site.unknown.is_none() && self.ending != Ending::Guests {
+                held.lease.check().await?;
+                self.shrink(&site, &leftovers, held.lease.epoch()).await?;
             }
             Ok(self.receipt(&driven, &leftovers, (&site, calm.as_ref()), &chamber, printer))
         };
@@ -138,19 +142,18 @@ impl<'r> Removal<'r> {
     async fn looked_again(&self, identity: &Identity, epoch: u64) -> Result<Site, Trouble> {
         let (stand, kept) = (self.stand, &self.stand.kept);
         let now = stand.identify().await?;
-        let moved = |what: &str| {
-            let again = "look at it again: run the same command";
-            Trouble::Refused(format!("{} {what} while nobody held its lease\n  next: {again}", kept.name()))
-        };
+        let moved = |how: &str| Trouble::Refused(kept.moved_on(how));
         if now.castle != identity.castle && identity.is_born {
-            return Err(moved("has begun another life"));
+            return Err(moved(ANOTHER_LIFE));
         }
         let room = stand.window(&now.castle);
-        let (recorded, unknown) = match Recorded::read(&room).await {
-            Ok(recorded) => (recorded, None),
+        let (recorded, unread) = match Recorded::read(&room).await {
+            Ok(recorded) => (recorded, kept.state(now.castle.clone()).err().map(|why| (why, true))),
             // Who has lost the key to the state takes a castle down all the same.
-            Err(StateError::Seal { error: SealError::WrongKey { .. }, .. }) => (None, None),
-            Err(error) => (None, Some(error.to_string())),
+            Err(error) => {
+                let is_keyless = matches!(error, StateError::Seal { error: SealError::WrongKey { .. }, .. });
+                (None, Some((error.to_string(), is_keyless)))
+            }
         };
         let ground = stand.ground_of(&now.castle, recorded.as_ref());
         let found = platform::found(&ground).await?;
@@ -160,24 +163,69 @@ impl<'r> Removal<'r> {
         if let Some(new) = found.iter().find(is_new).filter(|_| self.reach == Reach::Marked) {
             return Err(moved(&format!("got VM {} ({})", new.vmid, new.name)));
         }
-        let is_ours = |guest: &&Doomed| matches!(guest.whose, Whose::Ours | Whose::Astray | Whose::Later(_));
+        let is_ours =
+            |guest: &&Doomed| matches!(guest.whose, Whose::Ours | Whose::Astray | Whose::Later(_) | Whose::Stuck);
         let seen: BTreeSet<u32> = found.iter().filter(is_ours).map(|guest| guest.vmid).collect();
         let mut missing = Vec::new();
         if let Some(recorded) = &recorded {
-            let whereabouts = stand.client.whereabouts();
-            missing = recorded.missing(&seen, whereabouts);
+            missing = recorded.missing(&stand.client, &seen).await?;
             let going = self.doomed.iter().map(|guest| guest.vmid).filter(|vmid| seen.contains(vmid));
-            recorded.note_going(&room, going, whereabouts, epoch).await?;
+            recorded.note_going(&room, going, stand.client.whereabouts(), epoch).await?;
         }
+        let is_seen = found.iter().any(|guest| is_ours(&guest) && !guest.is_template);
+        let unknown = match unread {
+            Some((why, false)) => Some(format!("the state cannot be read: {why}")),
+            // Without a key the machines themselves have to tell; where none is seen, nobody does.
+            Some((why, true)) if !is_seen && self.has_record().await? => {
+                Some(format!("the state cannot be read: {why}"))
+            }
+            _ if !is_seen && now.is_told_by_vault() => Some(format!(
+                "only its vault knows of {}, and its machines may be where castle did not see them: looked at {}",
+                kept.name(),
+                stand.client.whereabouts()
+            )),
+            _ => None,
+        };
         let (hosts, unseen) = self.hosts().await?;
         Ok(Site { castle: now.castle, ground, hosts, unseen, missing, unknown })
+    }
+
+    /// Whether machines were written down, readable or not.
+    async fn has_record(&self) -> Result<bool, Trouble> {
+        let kept = &self.stand.kept;
+        let folder = format!("{}/state/{}/", kept.key(), platform::layer());
+        let keys = kept.store.list(&folder).await.map_err(|error| Trouble::Failed(error.to_string()))?;
+        Ok(!keys.is_empty())
+    }
+
+    /// A castle of which a part is gone goes on in its life without that part; and if its control planes are gone by castle's own hand, its etcd
+    /// begins once more in it.
+    async fn shrink(&self, site: &Site, leftovers: &[Leftover], epoch: u64) -> Result<(), Trouble> {
+        let kept = &self.stand.kept;
+        let Ok(state) = kept.state(site.castle.clone()) else { return Ok(()) };
+        let room = kept.strongroom(&site.castle, Some(state));
+        let Ok(Some(recorded)) = Recorded::read(&room).await else { return Ok(()) };
+        let left = leftovers.iter().filter_map(|left| left.object["vmid"].as_u64()?.try_into().ok()).collect();
+        if recorded.keep_only(&room, &left, epoch).await? {
+            self.unbegin(&site.castle, &room, epoch).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes down that nothing is left that has the etcd of this life, so that it may begin once more.
+    async fn unbegin(&self, castle: &CastleId, room: &Strongroom, epoch: u64) -> Result<(), Trouble> {
+        let kept = &self.stand.kept;
+        if let Some(chamber) = kept.chamber().map_err(Trouble::Failed)? {
+            vault::note_unbegun(&chamber.shelf(castle), &kept.seal().map_err(Trouble::Failed)?, room).await?;
+        }
+        Ok(room.note_begun(false, epoch).await?)
     }
 
     /// The steps that remove these guests, and the downloads on the hosts.
     fn graph(&self, site: &Site, doomed: &[Doomed]) -> Result<Graph, Trouble> {
         let mut graph = GraphBuilder::new();
         platform::raze(&mut graph, &site.ground, &self.stand.site, doomed, self.reach, &site.hosts);
-        graph.build().map_err(|error| Trouble::Failed(error.to_string()))
+        graph.build().map_err(|error| Trouble::of(&error))
     }
 
     /// The step that takes out of the vault what the castle has there, if it has one that can be opened.
@@ -185,7 +233,7 @@ impl<'r> Removal<'r> {
         let Ok(Some(chamber)) = chamber else { return Ok(None) };
         let mut graph = GraphBuilder::new();
         vault::clear(&mut graph, chamber.shelf(castle), &self.stand.kept.castle);
-        graph.build().map(Some).map_err(|error| Trouble::Failed(error.to_string()))
+        graph.build().map(Some).map_err(|error| Trouble::of(&error))
     }
 
     /// The hosts whose downloads are looked at, and those that are not there to be looked at.
@@ -209,8 +257,7 @@ impl<'r> Removal<'r> {
                 let is_left = |guest: &Doomed| {
                     let was_to_go =
                         self.doomed.iter().any(|doomed| doomed.vmid == guest.vmid && doomed.whose == guest.whose);
-                    let is_astray =
-                        matches!(guest.whose, Whose::Astray | Whose::Later(_)) && self.ending != Ending::Guests;
+                    let is_astray = matches!(guest.whose, Whose::Astray | Whose::Later(_) | Whose::Stuck);
                     was_to_go || goes(guest, self.keep_image) || is_astray
                 };
                 leftovers.extend(now.into_iter().filter(is_left).map(|guest| self.left(guest, &site.unseen)));
@@ -232,7 +279,7 @@ impl<'r> Removal<'r> {
             object: json!({"what": "unseen", "vmid": machine.vmid, "name": machine.name, "host": machine.host}),
         }));
         leftovers.extend(site.unknown.iter().map(|why| Leftover {
-            told: Some(format!("nobody knows what: the state cannot be read: {why}")),
+            told: Some(format!("nobody knows what: {why}")),
             next: format!("castle state show; or, if nothing else can be there: {forget}"),
             object: json!({"what": "unknown", "evidence": why}),
         }));
@@ -252,6 +299,10 @@ impl<'r> Removal<'r> {
                 let (first, last) = (self.stand.site.vmids.start(), self.stand.site.vmids.end());
                 let next = "give castle.yaml vmids that it is within, and run the same command again";
                 (format!("{told}, with this castle's mark, outside of its vmids {first}-{last}"), next.to_owned())
+            }
+            Whose::Stuck => (format!("{told}, whose removal was cut off"), unstick(vmid, host)),
+            Whose::Later(life) => {
+                (format!("{told}, of life {life}, of which the state here does not know"), lineage::OUTDATED.to_owned())
             }
             _ => (told, format!("{once}run the same command again")),
         };
@@ -294,13 +345,24 @@ impl<'r> Removal<'r> {
     }
 
     /// The castle is gone, for good or for a while.
-    async fn end(&self, castle: &CastleId, is_stored: bool, epoch: u64) -> Result<(), Trouble> {
+    async fn end(&self, site: &Site, is_stored: bool, lease: &Lease) -> Result<(), Trouble> {
+        let castle = &site.castle;
         let failed = |error: String| Trouble::Failed(error);
         let store = self.stand.kept.store.as_ref();
+        // What is written from here on is written by the one who took it down, or not at all.
+        lease.check().await?;
+        let epoch = lease.epoch();
+        // Others may know this life better than who has taken it down by its marks alone: the next one here is another castle.
+        if !is_stored && self.ending == Ending::Life && self.stand.kept.castle.secrets.is_none() {
+            return Ok(());
+        }
         if !is_stored {
             lineage::adopt(store, castle).await.map_err(|error| failed(error.to_string()))?;
         }
         let (kept, layer) = (&self.stand.kept, platform::layer());
+        // One that was cut off while it ended has no machine written down any more, and its etcd has begun.
+        let beginning = self.stand.window(castle).beginning().await.ok().flatten();
+        let has_begun = beginning.is_some_and(|beginning| beginning.has_begun);
         let mut was_raised = false;
         if let Ok(mut state) = kept.state(castle.clone()) {
             let known = match state.latest(&layer).await {
@@ -308,26 +370,23 @@ impl<'r> Removal<'r> {
                 Err(StateError::Seal { .. }) => None,
                 known => known.map_err(|error| failed(error.to_string()))?,
             };
-            let payload = json!({"generation": castle.generation, "nodes": []});
-            was_raised = known.is_some_and(|record| record.payload != payload && record.payload["nodes"] != json!([]));
-            if was_raised {
+            let payload = Recorded::payload(castle.generation, &json!([]));
+            was_raised = known.as_ref().is_some_and(|record| record.payload["nodes"] != json!([]));
+            // The same life begins its etcd once more: nothing is left that has the old one. Before its machines are forgotten, for without them
+            // nobody would know why there is none.
+            if self.ending == Ending::Sleep && (was_raised || has_begun || !self.doomed.is_empty()) {
+                let room = kept.strongroom(castle, Some(kept.state(castle.clone()).map_err(failed)?));
+                self.unbegin(castle, &room, epoch).await?;
+            }
+            if known.is_some_and(|record| record.payload != payload) {
                 state.write(&layer, payload, epoch).await.map_err(|error| failed(error.to_string()))?;
             }
             kept.remember(&state).map_err(failed)?;
         }
-        // A castle that never stood has not died. One that was cut off while it ended has no machine written down any more, and its etcd has begun.
-        let beginning = self.stand.window(castle).beginning().await.ok().flatten();
-        let has_begun = beginning.is_some_and(|beginning| beginning.has_begun);
-        if !was_raised && !has_begun && self.doomed.is_empty() {
+        // A castle that never stood has not died.
+        let is_forgotten = !site.missing.is_empty() || site.unknown.is_some();
+        if !was_raised && !has_begun && self.doomed.is_empty() && !is_forgotten {
             return Ok(());
-        }
-        if self.ending == Ending::Sleep {
-            // The same life begins its etcd once more: nothing is left that has the old one.
-            let room = kept.strongroom(castle, Some(kept.state(castle.clone()).map_err(failed)?));
-            if let Some(chamber) = kept.chamber().map_err(failed)? {
-                vault::note_unbegun(&chamber.shelf(castle), &kept.seal().map_err(failed)?, &room).await?;
-            }
-            room.note_begun(false, epoch).await?;
         }
         if self.ending == Ending::Life {
             lineage::next_life(store, castle).await.map_err(|error| failed(error.to_string()))?;

@@ -18,8 +18,10 @@ use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{Placed, Site, Survey, beginning, place, survey, unwanted, vault};
 use castle_proxmox::client::Client;
 use castle_proxmox::steps::Ground;
+use castle_seams::{deadline, spoken};
 use castle_spec::{ComponentName, Node};
-use castle_talos::steps::{Keys, Wire};
+use castle_talos::client::Hush;
+use castle_talos::steps::{Keys, Remembered, Wire};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -27,8 +29,9 @@ use crate::doors::Doors;
 use crate::furnish::Furnishing;
 use crate::hypervisor;
 use crate::keeping::Kept;
-use crate::output::Printer;
+use crate::output::{Aside, Printer};
 use crate::recorded::Recorded;
+use crate::standing::vanished;
 
 pub(crate) use identity::Identity;
 pub(crate) use rolling::Foreseen;
@@ -63,8 +66,15 @@ pub(crate) struct Stand {
     /// The guests that may go though they are the castle's, where somebody was asked: what is found later is left.
     agreed: OnceCell<BTreeSet<u32>>,
     furnishing: OnceCell<Furnishing>,
-    /// When whatever runs has to end.
+    /// The life whose etcd was seen to have begun, and by whom: one that has begun does not end because its nodes are slow to say so again.
+    begun: OnceCell<(CastleId, String)>,
+    /// The nodes that did not answer whoever only looks.
+    hush: Hush,
+    /// When whatever runs was begun and has to end, if it has.
+    since: Option<Duration>,
     deadline: Option<Duration>,
+    /// Where it is said what takes so long.
+    aside: Aside,
 }
 
 /// The steps that have the castle's secrets.
@@ -83,7 +93,25 @@ impl Stand {
         let kept = Kept::open(doors, path).map_err(Trouble::Invalid)?;
         let client = hypervisor::connect(&kept, printer).await.map_err(Trouble::Failed)?;
         let site = Site::of(&kept.castle);
-        Ok(Self::at(kept, client, site))
+        Ok(Self::at(kept, client, site).aloud_on(printer))
+    }
+
+    /// The same for whoever only looks: nothing is started for them.
+    pub(crate) async fn look_at(doors: &Doors, path: &Path, printer: &Printer) -> Result<Self, Trouble> {
+        let kept = Kept::open(doors, path).map_err(Trouble::Invalid)?;
+        let client = hypervisor::reach(&kept).await.map_err(Trouble::Failed)?;
+        let site = Site::of(&kept.castle);
+        Ok(Self::at(kept, client, site).aloud_on(printer))
+    }
+
+    /// The same for whoever plans: also where nothing is yet, not even a datacenter to be embedded in.
+    pub(crate) async fn plan_at(doors: &Doors, path: &Path, printer: &mut Printer) -> Result<Self, Trouble> {
+        let kept = Kept::open(doors, path).map_err(Trouble::Invalid)?;
+        let Some(foreseen) = hypervisor::foreseen(&kept).map_err(Trouble::Failed)? else {
+            return Self::look_at(doors, path, printer).await;
+        };
+        printer.say("No embedded datacenter runs: planned is what castle up would do in a new one.");
+        Self::look_at(&foreseen, path, printer).await
     }
 
     /// Where a castle is, whose hypervisor is reached like this.
@@ -97,8 +125,17 @@ impl Stand {
             mints: true,
             agreed: OnceCell::new(),
             furnishing: OnceCell::new(),
+            begun: OnceCell::new(),
+            hush: Hush::default(),
+            since: None,
             deadline: None,
+            aside: Aside::default(),
         }
+    }
+
+    /// Says on this printer what takes so long, whoever holds it.
+    pub(crate) fn aloud_on(self, printer: &Printer) -> Self {
+        Self { aside: printer.aside(), ..self }
     }
 
     /// Takes manifests from this mirror.
@@ -109,7 +146,7 @@ impl Stand {
     /// Works so long at most, from now on.
     pub(crate) fn within(self, timeout: Option<Duration>) -> Self {
         let now = self.kept.clock().monotonic();
-        Self { deadline: timeout.map(|timeout| now + timeout), ..self }
+        Self { since: timeout.map(|_| now), deadline: timeout.map(|timeout| now + timeout), ..self }
     }
 
     /// Finds secrets, and mints none: for whoever wants to know again what stands.
@@ -143,7 +180,24 @@ impl Stand {
 
     /// What is put into the cluster: gathered once.
     pub(crate) async fn furnishing(&self) -> Result<&Furnishing, Trouble> {
-        self.furnishing.get_or_try_init(|| Furnishing::of(&self.kept, self.mirror.as_deref())).await
+        let told = |now: Duration| {
+            Some(format!("Still gathering manifests, vault and repository, for {} by now", spoken(now)))
+        };
+        let gathered = async {
+            let gathering = Furnishing::of(&self.kept, self.mirror.as_deref());
+            match self.left() {
+                None => gathering.await,
+                Some(left) => match deadline(self.kept.clock(), left, gathering).await {
+                    Ok(gathered) => gathered,
+                    Err(_) => Err(Trouble::Failed(
+                        "stopped (--timeout): what is put into the cluster was not gathered by then\n  next: run the \
+                         same command again, with more time"
+                            .to_owned(),
+                    )),
+                },
+            }
+        };
+        self.furnishing.get_or_try_init(|| self.aloud(told, gathered)).await
     }
 
     /// Has the castle's vault let castle in, if there is one: whoever cannot keep secrets there begins nothing.
@@ -172,8 +226,19 @@ impl Stand {
     }
 
     /// Looks at the site and says where each node goes.
-    pub(crate) async fn lay_out(&self, ground: &Ground) -> Result<(Survey, Vec<Placed>), Trouble> {
+    ///
+    /// A castle that stands by its record and is not seen here is told before anything else: whoever looks in the wrong place is not to make
+    /// room there.
+    pub(crate) async fn lay_out(&self, ground: &Ground, room: &Strongroom) -> Result<(Survey, Vec<Placed>), Trouble> {
         let survey = survey(ground, &self.site).await?;
+        match self.assign(&survey) {
+            Ok(placed) => Ok((survey, placed)),
+            Err(trouble) => Err(vanished(self, room, ground, &survey).await?.map_or(trouble, Trouble::from)),
+        }
+    }
+
+    /// Says where each node goes.
+    fn assign(&self, survey: &Survey) -> Result<Vec<Placed>, Trouble> {
         let unknown: Vec<&String> = self.site.hosts.iter().filter(|host| !survey.hosts.contains_key(*host)).collect();
         if let Some(unknown) = unknown.first() {
             let there: Vec<&str> = survey.hosts.keys().map(String::as_str).collect();
@@ -182,11 +247,10 @@ impl Stand {
                 there.join(", ")
             )));
         }
-        let placed = place(&self.site, &survey, &self.kept.nodes).map_err(|crowded| {
+        place(&self.site, survey, &self.kept.nodes).map_err(|crowded| {
             let lines: Vec<String> = crowded.iter().map(ToString::to_string).collect();
             Trouble::Failed(format!("{}\n  next: make room, or give the castle smaller nodes", lines.join("\n")))
-        })?;
-        Ok((survey, placed))
+        })
     }
 
     /// Where the secrets of this life of the castle are kept, for whoever only looks: without a key to the state, too.
@@ -205,7 +269,7 @@ impl Stand {
         (patience, rolling): (Duration, &Rolling),
     ) -> Result<Graph, Trouble> {
         let (castle, nodes) = (&self.kept.castle, &self.kept.nodes);
-        let remembered = beginning::remembered(room, ground, survey, nodes, patience != LOOKING).await?;
+        let remembered = self.remembered(ground, room, survey, patience != LOOKING).await?;
         let has_begun = remembered.began.is_some();
         // Of what has not begun, nobody misses anything.
         let rolling = if has_begun { rolling.clone() } else { Rolling::at_once() };
@@ -214,7 +278,7 @@ impl Stand {
         let (site, rolls) = (&self.site, &rolling);
         let (after, checked) = (Some(&after), Some(&checked));
         let design = Design { castle, nodes, placed, site, survey, after, checked, rolling: rolls };
-        platform::raise(&mut graph, ground, design);
+        let old_images = platform::raise(&mut graph, ground, design);
         let plan = cluster::Plan {
             castle: Arc::new(castle.clone()),
             nodes: Arc::new(nodes.clone()),
@@ -223,8 +287,12 @@ impl Stand {
             referred: Arc::new(self.kept.referred().await.map_err(Trouble::Failed)?),
             remembered,
             rolling: rolling.clone(),
+            uuids: platform::uuids(ground),
         };
         let formed = cluster::form(&mut graph, &plan, &keys);
+        for (step, node) in old_images.iter().flat_map(|step| nodes.iter().map(move |node| (step, node))) {
+            graph.after(step.clone(), cluster::config_step(node));
+        }
         if has_begun {
             beginning::forget(&mut graph, (ground, &plan.wire), nodes, survey, &keys);
         }
@@ -235,7 +303,29 @@ impl Stand {
         let leaving = self.leaving(ground, survey).await?;
         platform::shrink(&mut graph, ground, design, &leaving, &formed.api);
         self.furnishing().await?.raise(&mut graph, (castle, nodes), &formed, &self.removal);
-        graph.build().map_err(|error| Trouble::Failed(error.to_string()))
+        graph.build().map_err(|error| Trouble::of(&error))
+    }
+
+    /// What is known of the etcd of this life: as it is written down, or as its control planes say.
+    pub(crate) async fn remembered(
+        &self,
+        ground: &Ground,
+        room: &Strongroom,
+        survey: &Survey,
+        strict: bool,
+    ) -> Result<Remembered, Trouble> {
+        let nodes = &self.kept.nodes;
+        let remembered = beginning::remembered(room, ground, survey, nodes, strict).await?;
+        if remembered.began.is_some() {
+            return Ok(remembered);
+        }
+        let look = async || {
+            let seen = beginning::seen(room, survey, nodes, &self.wire(LOOKING)).await;
+            seen.map(|name| (ground.castle.clone(), name)).ok_or(())
+        };
+        let begun = self.begun.get_or_try_init(look).await.ok().filter(|(castle, _)| *castle == ground.castle);
+        let began = begun.map(|(_, name)| format!("{name} has its data"));
+        Ok(Remembered { began, ..remembered })
     }
 
     /// Adds the steps that have the castle's secrets and keep them.
@@ -273,16 +363,22 @@ impl Stand {
     /// How nodes are reached, for whoever waits this long for one that does not answer.
     pub(crate) fn wire(&self, patience: Duration) -> Wire {
         let doors = &self.kept.doors;
-        Wire { dial: doors.dial(REACHING), clock: doors.clock.clone(), is_plain: doors.is_plain(), patience }
+        let (dial, clock, hush) = (doors.dial(REACHING), doors.clock.clone(), self.hush.clone());
+        Wire { dial, clock, is_plain: doors.is_plain(), patience, hush }
     }
 
     /// The nodes and where they are, for programs and for the state.
     pub(crate) fn nodes(&self, placed: &[Placed]) -> Value {
+        self.nodes_that(placed, |_| true)
+    }
+
+    /// Those of which this holds.
+    pub(crate) fn nodes_that(&self, placed: &[Placed], is_meant: impl Fn(&Node) -> bool) -> Value {
         let node = |(node, placed): (&Node, &Placed)| {
             json!({"name": node.name.value, "role": node.role.word(), "vmid": node.vmid.0, "host": placed.host,
                 "address": node.address.value.to_string(), "mac": node.mac.to_string()})
         };
-        self.kept.nodes.iter().zip(placed).map(node).collect()
+        self.kept.nodes.iter().zip(placed).filter(|(node, _)| is_meant(node)).map(node).collect()
     }
 
     /// Writes down which machines leave in this run, before they do.
@@ -297,7 +393,7 @@ impl Stand {
         if leaving.is_empty() {
             return Ok(());
         }
-        let recorded = Recorded::read(room).await.map_err(|error| Trouble::Failed(error.to_string()))?;
+        let recorded = Recorded::read(room).await.map_err(|error| Trouble::of(&error))?;
         let Some(recorded) = recorded else { return Ok(()) };
         let vmids = leaving.iter().map(|guest| guest.vmid);
         recorded.note_going(room, vmids, self.client.whereabouts(), epoch).await
@@ -311,18 +407,13 @@ impl Stand {
     }
 
     /// Writes down what the platform layer consists of, unless that is known already; and what has been seen of the state.
-    pub(crate) async fn remember(
-        &self,
-        room: &Strongroom,
-        placed: Option<&[Placed]>,
-        epoch: u64,
-    ) -> Result<(), Trouble> {
+    pub(crate) async fn remember(&self, room: &Strongroom, nodes: Option<Value>, epoch: u64) -> Result<(), Trouble> {
         let Some(state) = &room.state else { return Ok(()) };
         let mut state = state.lock().await;
-        if let Some(placed) = placed {
+        if let Some(nodes) = nodes {
             let layer = platform::layer();
-            let failed = |error: castle_engine::StateError| Trouble::Failed(error.to_string());
-            let payload = json!({"generation": room.generation, "nodes": self.nodes(placed)});
+            let failed = |error: castle_engine::StateError| Trouble::of(&error);
+            let payload = Recorded::payload(room.generation, &nodes);
             let known = state.latest(&layer).await.map_err(failed)?;
             if known.is_none_or(|record| record.payload != payload) {
                 state.write(&layer, payload, epoch).await.map_err(failed)?;

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 
 use castle_engine::{Fault, lineage};
+use castle_layers::Survey;
+use castle_layers::cluster::whom;
 use castle_layers::platform::{self, Doomed, Whose};
 use castle_layers::secrets::Strongroom;
-use castle_layers::{Survey, beginning};
-use castle_proxmox::model::Mark;
+use castle_proxmox::model::{Guest, Mark};
 use castle_proxmox::steps::Ground;
 use castle_spec::Role;
+use castle_talos::steps::{UNSEEN, Whom, alone, keep_a_copy};
 
 use crate::recorded::{self, Machine, Recorded};
-use crate::stand::{Stand, Trouble};
+use crate::stand::{LOOKING, Stand, Trouble};
 
 /// Why a castle that stands by its record is not raised: none of its machines is seen, or none of its control planes. What is made
 /// instead would be a second castle beside the first.
@@ -25,15 +27,16 @@ pub(crate) async fn vanished(
     if let Some(fault) = astray(stand, ground, survey).await? {
         return Ok(Some(fault));
     }
-    let tags = Mark::tags_of(&ground.castle);
     let is_image = |vmid: u32| stand.site.image_vmids().any(|image| image == vmid);
-    let ours = || survey.guests.values().filter(|row| row.is_machine && row.tags.is_superset(&tags));
+    let ours = || survey.guests.values().filter(|row| is_marked(ground, row));
     let recorded = Recorded::read(room).await.map_err(|error| Trouble::Failed(kept.told(&error)))?;
     let is_written_down = recorded.as_ref().is_some_and(|recorded| !recorded.machines.is_empty());
     if let (Some(recorded), true) = (&recorded, is_written_down && !ours().any(|row| !is_image(row.vmid))) {
-        return Ok(Some(nothing_there(stand, recorded)));
+        return Ok(Some(nothing_there(stand, recorded).await?));
     }
-    if let Some(fault) = recorded.as_ref().and_then(|recorded| without_quorum(stand, recorded, survey)) {
+    if let Some(recorded) = &recorded
+        && let Some(fault) = without_quorum(stand, room, recorded, survey).await
+    {
         return Ok(Some(fault));
     }
     let mut control_planes = nodes.iter().filter(|node| node.role == Role::ControlPlane);
@@ -54,7 +57,16 @@ pub(crate) async fn vanished(
             Fault::guard(kept.name(), evidence).next("put them back into castle.yaml (nodes.controlPlanes)"),
         ));
     }
-    let remembered = beginning::remembered(room, ground, survey, nodes, false).await?;
+    if let Some(recorded) = &recorded
+        && recorded.control_planes().next().is_some()
+    {
+        let seen = survey.guests.keys().copied().collect();
+        let missing = recorded.missing(&stand.client, &seen).await?;
+        if !missing.iter().any(Machine::is_control_plane) {
+            return Ok(Some(cut_off(stand)));
+        }
+    }
+    let remembered = stand.remembered(ground, room, survey, false).await?;
     Ok(remembered.began.map(|began| {
         let names = nodes.iter().filter(|node| node.role == Role::ControlPlane).map(|node| node.name.value.as_str());
         let names: Vec<&str> = names.collect();
@@ -68,46 +80,64 @@ pub(crate) async fn vanished(
     }))
 }
 
+/// Whether a guest is marked as one of this castle, as far as the list can tell: one that is just being cloned has the tags of its image.
+pub(crate) fn is_marked(ground: &Ground, row: &Guest) -> bool {
+    row.is_machine && row.tags.is_superset(&Mark::tags_of(&ground.castle)) && !row.looks_copied()
+}
+
 /// Why nothing is raised where none of the machines is to be seen that the state knows.
-fn nothing_there(stand: &Stand, recorded: &Recorded) -> Fault {
+async fn nothing_there(stand: &Stand, recorded: &Recorded) -> Result<Fault, Trouble> {
     let (name, whereabouts) = (stand.kept.name(), stand.client.whereabouts());
-    let missing = recorded.missing(&BTreeSet::new(), whereabouts);
+    let missing = recorded.missing(&stand.client, &BTreeSet::new()).await?;
     let fault = |evidence: String| Fault::guard(name, evidence);
     if missing.is_empty() {
-        let evidence = "is gone, and its life has not ended: castle itself has removed its machines, and was cut off";
-        return fault(evidence.to_owned()).next(
-            "castle down ends this life, then castle up begins the next; or, if it was a rebirth: castle rebirth",
-        );
+        return Ok(cut_off(stand));
     }
     let evidence = format!(
         "stands by its state, and none of its machines is to be seen: {}; looked at {whereabouts}",
         recorded::listed(&missing)
     );
     let forget = format!("castle down --forget-secrets {}", stand.kept.castle.castle.as_str());
-    fault(evidence).next(format!(
+    Ok(fault(evidence).next(format!(
         "mend the endpoint or the token in castle.yaml (castle doctor tells what the token may see); if the machines are truly gone: {forget} ends this life \
          of the castle, then castle up begins the next"
-    ))
+    )))
+}
+
+/// Why nothing is raised where castle itself has removed the control planes, and was cut off.
+fn cut_off(stand: &Stand) -> Fault {
+    let evidence = "is gone, and its life has not ended: castle itself has removed its machines, and was cut off";
+    Fault::guard(stand.kept.name(), evidence).next(
+        "castle down ends this life, then castle up begins the next; or, if it was a rebirth: castle rebirth, as before",
+    )
 }
 
 /// Why nothing is made of an etcd most of whose members have lost their machines: what is left cannot decide anything, and what is made anew
 /// would wait for it in vain.
-fn without_quorum(stand: &Stand, recorded: &Recorded, survey: &Survey) -> Option<Fault> {
+async fn without_quorum(stand: &Stand, room: &Strongroom, recorded: &Recorded, survey: &Survey) -> Option<Fault> {
     let (there, gone): (Vec<&Machine>, Vec<&Machine>) =
         recorded.control_planes().partition(|machine| survey.guests.contains_key(&machine.vmid));
-    let survivor = there.first().filter(|_| there.len() <= gone.len())?;
-    let missing: Vec<String> =
-        gone.iter().map(|machine| format!("{} (there is no such machine)", machine.name)).collect();
-    let node = stand.kept.nodes.iter().find(|node| node.vmid.0 == survivor.vmid);
-    let keep = node.map_or(String::new(), |node| {
-        let address = node.address.value;
-        format!("; (2) before anything else is tried, keep a copy of what {} has: talosctl --nodes {address} copy /var/lib/etcd FOLDER", survivor.name)
-    });
+    if there.is_empty() || there.len() > gone.len() {
+        return None;
+    }
+    let node = |machine: &&Machine| stand.kept.nodes.iter().find(|node| node.vmid.0 == machine.vmid).map(whom);
+    let survivors: Vec<Whom> = there.iter().filter_map(node).collect();
+    let keep = survivors.first().map_or_else(String::new, keep_a_copy);
+    let since = match room.keys().await {
+        Ok(Some(keys)) => alone(&stand.wire(LOOKING), &keys, survivors).await,
+        _ => None,
+    };
+    let since = since.map_or(String::new(), |since| format!(", for {since}"));
+    let missing: Vec<String> = gone.iter().map(|machine| format!("{} ({UNSEEN})", machine.name)).collect();
     let forget = format!("castle down --forget-secrets {}", stand.kept.castle.castle.as_str());
-    let evidence = format!("has lost its quorum; missing: {}", missing.join(", "));
+    let evidence = format!(
+        "has lost its quorum{since}; missing: {}; looked at {}",
+        missing.join(", "),
+        stand.client.whereabouts()
+    );
     Some(Fault::guard("etcd", evidence).next(format!(
-        "(1) restore those machines from a backup, under their own VMIDs, and run castle up{keep}. What begins anew ({forget}, then castle up) begins \
-         without what was in it"
+        "{keep}restore those machines from a backup, under their own VMIDs, and run castle up; or, if they are there, mend the token (castle doctor tells what \
+         it may see). What begins anew ({forget}, then castle up) begins without what was in it"
     )))
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Place {
 impl Place {
     /// Looks at a place. Only a regular file can be written, or one that is not there.
     pub(crate) fn find(disk: &dyn Disk, file: &Path) -> Result<Self, Trouble> {
-        let failed = |error: castle_seams::DiskError| Trouble::Failed(error.to_string());
+        let failed = |error: castle_seams::DiskError| Trouble::of(&error);
         let target = disk.target(file).map_err(failed)?;
         let found = match disk.metadata(&target) {
             Ok(found) => Some(found),
@@ -79,7 +79,7 @@ impl Place {
             (Readers::Owner, _) | (Readers::AsBefore, None) => disk.replace(&self.target, bytes, 0o600),
             (Readers::AsBeforeOrAll, None) => disk.replace(&self.target, bytes, 0o644),
         };
-        written.map_err(|error| Trouble::Failed(error.to_string()))
+        written.map_err(|error| Trouble::of(&error))
     }
 
     /// Where it lies, links followed.
@@ -100,9 +100,12 @@ impl Place {
         self.content(disk).is_some_and(|content| content.starts_with(start))
     }
 
-    /// Whether it is a castle's file under another name.
+    /// Whether it is a castle's file under another name; also one that has a mistake, and so is none yet.
     fn is_castle(&self, disk: &dyn Disk) -> bool {
-        self.content(disk).is_some_and(|content| castle_spec::read(&content).castle.is_some())
+        let Some(content) = self.content(disk) else { return false };
+        let text = String::from_utf8_lossy(&content);
+        let has = |key: &str| text.lines().any(|line| line.starts_with(key));
+        (has("castle:") && has("platform:")) || castle_spec::read(&content).castle.is_some()
     }
 
     fn content(&self, disk: &dyn Disk) -> Option<Vec<u8>> {
@@ -113,4 +116,29 @@ impl Place {
 
 fn refused(file: &Path, why: &str) -> Trouble {
     Trouble::Refused(format!("{} {why}; nothing was written", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use castle_rehearsal::ModelDisk;
+
+    use super::*;
+
+    #[test]
+    fn a_castle_with_a_mistake_is_known_under_any_name() {
+        let disk = ModelDisk::default();
+        let doors = Doors { disk: Arc::new(disk.clone()), ..Doors::system() };
+        let file = Path::new("/project/blue.yaml");
+        for (content, is_refused) in [
+            ("castle: blue\nplatform: embeded\n", true),
+            ("castle: blue\nplatform: {proxmox: {endpoint: x\n", true),
+            ("apiVersion: v1\nkind: Config\n", false),
+            ("castles: 3\n", false),
+        ] {
+            disk.tamper(file, content.as_bytes().to_vec());
+            assert_eq!(Place::judge(&doors, file).is_err(), is_refused, "{content}");
+        }
+    }
 }

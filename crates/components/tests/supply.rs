@@ -210,7 +210,7 @@ fn a_download_that_fails_is_told() {
         (moved("https://user:planted@assets.example/b"), "holds a user name or a password"),
         (moved("/a.yaml"), "it is sent elsewhere more than 4 times"),
         (format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", 17 << 20), "the answer is too large"),
-        (String::new(), "no whole answer within 60s"),
+        (String::new(), "no whole answer within 60 s"),
     ] {
         in_virtual_time(async |clock| {
             let room = Room::new(clock, vec![("h.example/a.yaml", answer.clone())]);

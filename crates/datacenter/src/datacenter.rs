@@ -199,5 +199,6 @@ impl Datacenter {
     pub(crate) fn follow_calendar(&self, clock: Arc<dyn Clock>) {
         // The first to serve decides; whoever comes later lives in the same time.
         let _ = self.shared.calendar.set(clock);
+        self.world().clients = self.shared.calendar.get().cloned();
     }
 }

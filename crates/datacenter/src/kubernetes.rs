@@ -65,6 +65,7 @@ mod protobuf;
 mod quantity;
 mod read;
 mod request;
+mod restriction;
 mod scale;
 mod schema;
 mod selectors;

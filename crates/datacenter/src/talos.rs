@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 pub(crate) mod api;
+pub(crate) mod clocks;
 pub(crate) mod cluster;
 pub(crate) mod config;
 pub(crate) mod cosi;
@@ -63,6 +64,12 @@ pub(crate) struct Talos {
     pub(crate) occupied: BTreeSet<IpAddr>,
     /// How many servers of the Talos API there have been.
     pub(crate) apids: u64,
+    /// The clocks that somebody has shifted, by the guests that they are in.
+    pub(crate) clocks: BTreeMap<u32, clocks::Shifts>,
     /// The nodes that take over a configuration this very moment.
     pub(crate) applying: BTreeSet<u32>,
+    /// Nodes that take connections and say nothing.
+    pub(crate) hushed: BTreeSet<u32>,
+    /// Nodes whose API server does not start.
+    pub(crate) mute: BTreeSet<u32>,
 }

@@ -4,7 +4,10 @@
 //! event in the order of time: the same requests at the same times always find the same world.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
+
+use castle_seams::Clock;
 
 use crate::access::Access;
 use crate::blueprint::{Blueprint, FaultyPods, Host, Latencies, Span, Version};
@@ -43,6 +46,8 @@ pub(crate) struct World {
     pub(crate) now: Duration,
     /// What the calendar said at the beginning of time, in seconds since 1970.
     pub(crate) calendar: Duration,
+    /// The clock of clients who live in another time.
+    pub(crate) clients: Option<Arc<dyn Clock>>,
     pub(crate) version: Version,
     pub(crate) cluster: String,
     pub(crate) hosts: BTreeMap<String, Host>,
@@ -88,6 +93,7 @@ impl World {
         let mut world = Self {
             now,
             calendar: calendar.saturating_sub(now),
+            clients: None,
             version: blueprint.version,
             cluster: blueprint.cluster,
             stores: Stores::new(&blueprint.storages, &blueprint.hosts),

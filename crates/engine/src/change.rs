@@ -43,7 +43,7 @@ pub enum Restarts {
     /// At once: nobody builds on it yet, or it is the node's turn.
     #[default]
     AtOnce,
-    /// Not here: what restarts it is left to another step, for when its turn has come.
+    /// Not here: what changes it as it runs is left to another step, for when its turn has come.
     InTurn,
     /// Not at all: nobody has foreseen a turn for it.
     Never,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use castle_seams::{Clock, Entropy};
+use castle_seams::{Clock, Entropy, spoken};
 use tokio::sync::watch;
 
 use crate::change::{Change, Decision};
@@ -26,6 +26,8 @@ use crate::value::Outputs;
 const AFTER_FAILURE: Duration = Duration::from_secs(5 * 60);
 /// How long it is looked at what was done once the run is to stop: long enough for an answer, not for a machine that starts.
 const SEEING: Duration = Duration::from_secs(5);
+/// How long a look may take before it is asked what it waits for, and how often from then on.
+const AWAITED: Duration = Duration::from_secs(2);
 /// More effects than any step has; a step that wants more never settles.
 const MOST_EFFECTS: u32 = 32;
 
@@ -104,7 +106,8 @@ impl Shared<'_> {
         loop {
             // Looking changes nothing: whoever is asked to stop meanwhile just stops. What was just done is worth another moment.
             let moment = if pending.is_some() { SEEING } else { Duration::ZERO };
-            let Some(seen) = Box::pin(self.unless_stopped(step.observe(&self.outputs), moment)).await else {
+            let looking = self.telling(node, step, step.observe(&self.outputs));
+            let Some(seen) = Box::pin(self.unless_stopped(looking, moment)).await else {
                 return Outcome::Remaining;
             };
             let mut seen = match seen {
@@ -267,6 +270,31 @@ impl Shared<'_> {
         .await
     }
 
+    /// Looks, and tells what a look waits for that takes long.
+    async fn telling<T>(&self, node: &Node, step: &dyn AnyStep, looking: impl Future<Output = T>) -> T {
+        let mut told: Option<Closed> = None;
+        let mut telling = pin!(async {
+            loop {
+                self.clock.sleep(AWAITED).await;
+                let awaited = step.awaits();
+                if let Some(Closed { subject, evidence, .. }) = awaited.clone().filter(|_| awaited != told) {
+                    self.tell(|| What::GateClosed { step: node.id.clone(), subject, evidence });
+                }
+                told = awaited;
+            }
+        });
+        let mut looking = pin!(looking);
+        poll_fn(|context| match looking.as_mut().poll(context) {
+            Poll::Ready(seen) => Poll::Ready(seen),
+            Poll::Pending => {
+                // It never ends.
+                let _: Poll<()> = telling.as_mut().poll(context);
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
     /// Waits; returns whether the run is to stop.
     async fn sleep(&self, duration: Duration) -> bool {
         self.sleep_or(duration, std::future::pending()).await
@@ -323,7 +351,7 @@ impl Shared<'_> {
                 return Outcome::Remaining;
             }
             if left.is_zero() {
-                let evidence = format!("{} (waited {:?})", closed.evidence, gate.deadline());
+                let evidence = format!("{} (waited {})", closed.evidence, spoken(gate.deadline()));
                 let fault = Fault::new(Class::RetryableAfter(None), closed.subject, evidence).next(closed.next);
                 return Outcome::Failed { fault };
             }

@@ -23,6 +23,8 @@ pub(crate) trait AnyStep: Send + Sync {
     /// Whether all values that it needs have been given.
     fn is_fed(&self, outputs: &Outputs) -> bool;
     fn observe<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Result<Seen, Fault>>;
+    /// What a look that goes on waits for.
+    fn awaits(&self) -> Option<Closed>;
     fn act<'a>(
         &'a self,
         outputs: &'a Outputs,
@@ -63,6 +65,10 @@ impl<N: Needs, S: Step<Needs = N::Values>> AnyStep for With<N, S> {
 
     fn is_fed(&self, outputs: &Outputs) -> bool {
         outputs.fetch(&self.needs).is_some()
+    }
+
+    fn awaits(&self) -> Option<Closed> {
+        self.inner.awaits()
     }
 
     fn observe<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Result<Seen, Fault>> {

@@ -26,6 +26,9 @@ pub enum LineageError {
     /// The record is of a newer castle.
     #[error("{0} does not say which castle this is: a newer castle wrote it (format {1})")]
     Newer(String, u64),
+    /// It has moved on since it was read.
+    #[error("the castle {} is of lineage {} and in life {} by now: somebody else has written that", .0.name, .0.lineage, .0.generation)]
+    Moved(CastleId),
     /// There is no chance to be had.
     #[error("{0}")]
     Entropy(String),
@@ -134,8 +137,11 @@ async fn replace(store: &dyn Store, castle: &CastleId, generation: u64) -> Resul
     let next = CastleId { generation, ..castle.clone() };
     let gone = || LineageError::Damaged(key.clone(), "it is gone".to_owned());
     let found = store.get(&key).await?.ok_or_else(gone)?;
-    if find(store, &castle.name).await?.is_some_and(|found| found == next) {
-        return Ok(next);
+    match find(store, &castle.name).await? {
+        Some(found) if found == next => return Ok(next),
+        // What was written since by somebody who knows more stays.
+        Some(found) if found != *castle => return Err(LineageError::Moved(found)),
+        _ => {}
     }
     let bytes = serde_json::to_vec(&Birth { format: FORMAT, castle: next.clone() }).unwrap_or_default();
     match store.put(&key, &bytes, Expect::Version(&found.tag)).await {

@@ -1,5 +1,6 @@
 //! The scheduler: everything whose needs are met runs, the longest remaining path first, as far as lanes allow.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Mutex, OnceLock};
 use std::task::Poll;
@@ -11,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::converge::Shared;
 use crate::event::{Listener, Outcome, What};
+use crate::fault::Fault;
 use crate::fence::Fence;
 use crate::graph::Graph;
 use crate::id::{CastleId, Layer, StepId};
@@ -106,6 +108,22 @@ impl Report {
     /// The steps that ended in some way.
     pub fn ended<'a>(&'a self, how: impl Fn(&Outcome) -> bool + 'a) -> impl Iterator<Item = (&'a StepId, &'a Outcome)> {
         self.outcomes.iter().map(|(step, outcome)| (step, outcome)).filter(move |(_, outcome)| how(outcome))
+    }
+
+    /// The steps that failed, and why. The one that failed first comes first: others may have failed because of it.
+    #[must_use]
+    pub fn failures(&self) -> Vec<(&StepId, &Fault)> {
+        let spans = self.timeline.spans.iter();
+        let ends: BTreeMap<&StepId, Duration> =
+            spans.map(|span| (&span.step, span.ready + span.waited + span.worked)).collect();
+        let mut failures: Vec<(&StepId, &Fault)> = Vec::new();
+        for (step, outcome) in &self.outcomes {
+            if let Outcome::Failed { fault } = outcome {
+                failures.push((step, fault));
+            }
+        }
+        failures.sort_by_key(|(step, _)| ends.get(step).copied().unwrap_or(Duration::MAX));
+        failures
     }
 
     /// How a step ended.
@@ -433,4 +451,28 @@ async fn next(
         over.map(|()| Next::GraceOver)
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Class;
+    use crate::timeline::Span;
+
+    /// Goal: what failed first is told first, wherever it is in the graph.
+    #[test]
+    fn failures_are_in_the_order_of_time() {
+        let step = |name: &str| StepId::new(&Layer::new("gitops"), "gate", name);
+        let failed = |name: &str| (step(name), Outcome::Failed { fault: Fault::new(Class::Final, name, "no") });
+        let span = |name: &str, seconds: [u64; 3]| {
+            let [ready, waited, worked] = seconds.map(Duration::from_secs);
+            Span { step: step(name), ready, waited, worked }
+        };
+        let spans = vec![span("late", [1, 0, 900]), span("never", [0, 0, 5]), span("early", [5, 1, 1])];
+        let timeline = Timeline { spans, critical_path: Vec::new() };
+        let outcomes = vec![failed("late"), (step("never"), Outcome::Done { effects: 0 }), failed("early")];
+        let report = Report { outcomes, interrupted: false, timeline };
+        let told: Vec<&str> = report.failures().iter().map(|(step, _)| &*step.name).collect();
+        assert_eq!(told, ["early", "late"]);
+    }
 }

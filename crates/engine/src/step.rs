@@ -32,6 +32,11 @@ pub trait Step: Send + Sync + 'static {
     /// Looks. Never changes anything.
     fn observe<'a>(&'a self, needs: &'a Self::Needs) -> BoxFuture<'a, Result<Self::Observed, Fault>>;
 
+    /// What a look waits for that has not come to its end: for the people who wait with it.
+    fn awaits(&self) -> Option<Closed> {
+        None
+    }
+
     /// What comes next, from what was seen alone.
     fn decide(&self, needs: &Self::Needs, observed: &Self::Observed) -> Decision;
 

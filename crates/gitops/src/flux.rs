@@ -1,6 +1,7 @@
 //! Flux's Kustomizations: one built as its controller would, and all that follow from the first.
 
 mod forest;
+mod makers;
 mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use crate::yaml;
 
 pub use forest::{Forest, Group};
 pub(crate) use forest::{grow, is_elsewhere, source};
+pub(crate) use makers::{Made, possible_maker};
 pub(crate) use variables::{Source, Sources, is_unknown};
 
 /// The group of Flux's Kustomizations.

@@ -6,7 +6,6 @@
 mod addresses;
 mod fields;
 mod groups;
-mod makers;
 mod namespaces;
 mod order;
 mod owners;
@@ -19,7 +18,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use crate::flux::{Forest, grow};
+use crate::flux::{Forest, grow, possible_maker};
 use crate::object::Object;
 use crate::tree::Tree;
 use order::Order;
@@ -202,6 +201,23 @@ pub(crate) struct Case<'c> {
 }
 
 impl Case<'_> {
+    /// What is told of an object (its kind, its namespace if it has one, its name) that nobody is known to make: whoever may make it is named.
+    pub(crate) fn unless_made(
+        &self,
+        object: &Object,
+        pointer: &str,
+        (kind, namespace, name): (&str, &str, &str),
+        missing: Finding,
+    ) -> Finding {
+        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+        let what = format!("{kind} {name}{place}");
+        let Some(maker) = possible_maker(self.forest, kind, namespace) else {
+            return self.unless_unread(object, pointer, &what, missing);
+        };
+        let why = format!("needs {what}: castle cannot tell whether {maker} makes it");
+        Finding::of(Code::NotJudged, object, pointer, why, "nothing, if it does").because(what)
+    }
+
     /// What is told of something that nobody makes: what castle did not read is never called missing.
     pub(crate) fn unless_unread(&self, object: &Object, pointer: &str, what: &str, missing: Finding) -> Finding {
         let Some(unread) = &self.unread else { return missing };

@@ -3,57 +3,17 @@
 
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use castle_gitops::{
-    Code, EXTERNAL_SECRETS, FLUX, IMAGE_AUTOMATION, LONGHORN, METALLB, Severity, Taken, Tree, Verdict, World, judge,
+    Code, EXTERNAL_SECRETS, FLUX, IMAGE_AUTOMATION, LONGHORN, METALLB, Severity, Tree, Verdict, World, judge,
 };
-use support::{folder, sections, text};
+use support::fixtures::{Fixture, world};
+use support::folder;
 
-/// What castle makes for the castle of the fixtures. MetalLB is left to those that say so.
-fn world(fixture: &str) -> World {
-    let mut world = World::new("clusters/blue");
-    if fixture.contains("kubernetes-1-35") {
-        world = world.on_kubernetes(35, BTreeSet::new());
-    }
-    if fixture.contains("runtime-config") {
-        world = world.on_kubernetes(36, BTreeSet::from(["resource.k8s.io/v1beta2".to_owned()]));
-    }
-    for minor in [8, 10].into_iter().filter(|minor| fixture.contains(&format!("flux-2-{minor}"))) {
-        world = world.with_flux(2, minor);
-    }
-    for (whose, first, last, is_pool) in
-        [("castle's pool", "10.0.0.50", "10.0.0.60", true), ("the VIP", "10.0.0.9", "10.0.0.9", false)]
-    {
-        let address = |text: &str| text.parse().unwrap();
-        world.taken.push(Taken { whose: whose.to_owned(), first: address(first), last: address(last), is_pool });
-    }
-    for component in [EXTERNAL_SECRETS, LONGHORN, FLUX] {
-        world.install(&component);
-    }
-    if fixture.contains("left-to-flux") {
-        world.expected.push(METALLB);
-    } else {
-        world.install(&METALLB);
-    }
-    world.give_variables("cluster-vars", BTreeMap::from([("domain".to_owned(), "example.net".to_owned())]));
-    world.stores.insert("infisical".to_owned());
-    world
-}
-
-fn judged(fixture: &str, world: &World) -> (Verdict, Vec<String>) {
-    let mut files = sections(&text(&format!("tests/fixtures/{fixture}")));
-    let expected = files.remove(0);
-    assert_eq!(expected.0, "expect", "{fixture}");
-    let mut named = |section: &str| {
-        let at = files.iter().position(|(path, _)| path == section);
-        let paths = at.map(|at| files.remove(at).1).unwrap_or_default();
-        paths.lines().map(str::to_owned).collect::<Vec<String>>()
-    };
-    let (links, oversized) = (named("links"), named("oversized"));
-    let tree = Tree::new(files.into_iter().map(|(path, text)| (path, text.into_bytes())));
-    let tree = tree.with_links(links).with_oversized(oversized);
-    (judge(&tree, world), expected.1.lines().map(str::to_owned).collect())
+fn judged(name: &str, world: &World) -> (Verdict, Vec<String>) {
+    let fixture = Fixture::read(name);
+    (judge(&fixture.tree(), world), fixture.expected)
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_seams::{ByteStream, Clock, Dial, deadline};
+use castle_seams::{ByteStream, Clock, Dial, deadline, spoken};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{
@@ -157,7 +157,7 @@ impl Client {
         let link = Link::new(self.connected(begun).await?).await?;
         deadline(&*self.clock, self.left(begun), link.open(request))
             .await
-            .map_err(|_| Failure::Lost(format!("no answer within {:?}", self.deadline)))?
+            .map_err(|_| Failure::Lost(format!("no answer within {}", spoken(self.deadline))))?
     }
 
     /// What is left of the time for a request that was begun then.
@@ -168,7 +168,7 @@ impl Client {
     async fn exchange(&self, link: Link, request: Request<Full<Bytes>>, begun: Duration) -> Result<Answer, Failure> {
         let (answer, link) = deadline(&*self.clock, self.left(begun), link.exchange(request, self.limit))
             .await
-            .map_err(|_| Failure::Lost(format!("no whole answer within {:?}", self.deadline)))??;
+            .map_err(|_| Failure::Lost(format!("no whole answer within {}", spoken(self.deadline))))??;
         if let (Some(idle), Some(link)) = (&self.idle, link) {
             idle.keep(link, self.clock.monotonic());
         }
@@ -178,7 +178,11 @@ impl Client {
     /// A new connection. It shares the deadline of the exchange: what was not even connected has certainly had no effect.
     async fn connected(&self, begun: Duration) -> Result<Box<dyn ByteStream>, Failure> {
         deadline(&*self.clock, self.left(begun), self.connect()).await.map_err(|_| {
-            Failure::NotSent(format!("no connection to {}: no result within {:?}", self.endpoint.target, self.deadline))
+            Failure::NotSent(format!(
+                "no connection to {}: no result within {}",
+                self.endpoint.target,
+                spoken(self.deadline)
+            ))
         })?
     }
 

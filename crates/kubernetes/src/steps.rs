@@ -13,6 +13,7 @@ mod ownership;
 mod proof;
 mod prune;
 mod ready;
+mod reopen;
 mod sources;
 mod take;
 
@@ -27,5 +28,6 @@ pub use ownership::{inventories, rivals, survey};
 pub use proof::{PodSeen, Proof, Seen, prove};
 pub use prune::Prune;
 pub use ready::Ready;
+pub use reopen::unopened;
 pub use sources::{Waiting, declared};
 pub use take::take;

@@ -1,7 +1,8 @@
 //! Whether the etcd of a life has begun: written down in the state, in the vault and in the marks, and found again in any of them.
 //!
 //! Where it is to begin is written down before the first machine is made, with the secrets of the life; that it has, as soon as that was
-//! seen. With any one of these it never begins again.
+//! seen. With any one of these it never begins again. Where none of them says so, because somebody else has raised the castle or its first raise was cut
+//! off, the control planes that run are asked for its data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +12,10 @@ use castle_proxmox::model::{Mark, Owner};
 use castle_proxmox::steps::{BEGUN_TAG, Ground, MarkBegun, Vanished};
 use castle_seams::BoxFuture;
 use castle_spec::{Castle, Node, Role};
-use castle_talos::steps::{ForgetMember, Keys, Quorum, Remembered, Whom, Wire};
+use castle_talos::steps::{ForgetMember, Keys, Quorum, Remembered, Whom, Wire, holder};
 use serde_json::{Value, json};
 
+use crate::cluster::whom;
 use crate::platform::{layer, power_step, vm_step};
 use crate::secrets::{self, Strongroom};
 use crate::survey::Survey;
@@ -81,6 +83,20 @@ pub async fn remembered(
         }
     }
     Ok(Remembered { first: first.or(saved.map(|saved| saved.first)), began: None })
+}
+
+/// Which control plane that runs has data of etcd: what nobody has written down, they know.
+///
+/// None says so, too, of nodes that do not answer: this is to protect what is there, not to prove that nothing is.
+pub async fn seen(room: &Strongroom, survey: &Survey, nodes: &[Node], wire: &Wire) -> Option<String> {
+    let runs = |node: &&Node| node.role == Role::ControlPlane && survey.running.contains(&node.vmid.0);
+    let running: Vec<Whom> = nodes.iter().filter(runs).map(whom).collect();
+    if running.is_empty() {
+        return None;
+    }
+    // Secrets that cannot be read are told of where they are needed.
+    let keys = room.keys().await.ok().flatten()?;
+    holder(wire, &keys, running).await
 }
 
 fn id(kind: &str, name: &str) -> StepId {
@@ -155,7 +171,6 @@ pub fn forget(
     survey: &Survey,
     keys: &Handle<Keys>,
 ) {
-    let whom = |node: &Node| Whom { name: node.name.value.clone(), address: node.address.value };
     let (there, gone): (Vec<&Node>, Vec<&Node>) = nodes
         .iter()
         .filter(|node| node.role == Role::ControlPlane)

@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Place, Restarts, StepId};
 use castle_kubernetes::client::Access;
+use castle_seams::BoxFuture;
 use castle_spec::model::Cni;
 use castle_spec::{Castle, Node, Role, Schematic};
 use castle_talos::model::bundle::Bundle;
 use castle_talos::model::config::{Difference, Side, factory_installer};
 use castle_talos::steps::{
-    Answers, Bootstrap, Configure, Configured, Keys, Machine, Members, Objection, Quorum, Release, Remembered, Whom,
-    Wire,
+    Answers, Bootstrap, Configure, Configured, Keys, Machine, MachineUuid, Members, Objection, Quorum, Release,
+    Remembered, Whom, Wire,
 };
 use serde_json::Value;
 
@@ -31,7 +32,7 @@ use crate::survey::Survey;
 pub use configuration::{ConfigurationError, Referred, brings_network, configuration, supposed};
 pub use drift::drift;
 use gates::{Api, SharedApi, Site as ApiSite, VolumeReady};
-pub use rolling::Rolling;
+pub use rolling::{Manner, Rolling};
 
 /// Where the Kubernetes API listens.
 const API_PORT: u16 = 6443;
@@ -55,7 +56,7 @@ fn url(address: IpAddr) -> String {
 }
 
 /// What a cluster is formed from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Plan {
     /// The file.
     pub castle: Arc<Castle>,
@@ -71,10 +72,21 @@ pub struct Plan {
     pub remembered: Remembered,
     /// Which of them restart, one after the other.
     pub rolling: Rolling,
+    /// What the hypervisor knows the machine of this VMID by.
+    pub uuids: Uuids,
 }
+
+/// Finds the UUID that the hypervisor gave the firmware of a machine; nothing if it does not tell.
+pub type Uuids = Arc<dyn Fn(u32) -> BoxFuture<'static, Result<Option<String>, Fault>> + Send + Sync>;
 
 fn id(kind: &str, name: &str) -> StepId {
     StepId::new(&platform::layer(), kind, name)
+}
+
+/// The step that gives a node its configuration, or refuses to.
+#[must_use]
+pub fn config_step(node: &Node) -> StepId {
+    id("config", &node.name.value)
 }
 
 /// What was seen of the machines of these nodes.
@@ -125,6 +137,9 @@ pub(crate) fn waits_for_nodes(castle: &Castle) -> bool {
 
 /// What to say of nodes that do not get ready because nobody brings a network.
 fn lacking_network(castle: &Castle, nodes: &[Node], referred: &Referred) -> Option<&'static str> {
+    if castle.kubernetes.cni.value != Cni::None {
+        return None;
+    }
     let first = nodes.iter().find(|node| node.role == Role::ControlPlane)?;
     let configuration = supposed(castle, nodes, first, &referred.patches).ok()?;
     (!brings_network(&configuration)).then_some(NO_NETWORK)
@@ -150,6 +165,9 @@ pub fn whom(node: &Node) -> Whom {
     Whom { name: node.name.value.clone(), address: node.address.value }
 }
 
+/// The documents of a configuration that give a node a volume for data.
+const VOLUMES: [&str; 3] = ["UserVolumeConfig", "RawVolumeConfig", "ExistingVolumeConfig"];
+
 /// The step that gives a node its configuration.
 fn configure(plan: &Plan, node: &Node, machine: Machine, restarts: Restarts) -> Configure {
     let (castle, all, own, referred) = (plan.castle.clone(), plan.nodes.clone(), node.clone(), plan.referred.clone());
@@ -159,9 +177,14 @@ fn configure(plan: &Plan, node: &Node, machine: Machine, restarts: Restarts) -> 
     });
     let configure = Configure::new(plan.wire.clone(), whom(node), machine, compose);
     let stands = plan.remembered.began.is_some();
-    let objection = stands.then(|| kubernetes_upgrade(&plan.castle, node));
+    let objection = stands.then(|| -> Objection {
+        let objections = [kubernetes_upgrade(&plan.castle, node), taken_volume(node)];
+        Box::new(move |differences| objections.iter().find_map(|objection| objection(differences)))
+    });
     let configure = configure.only_if(release(&plan.castle)).unless(objection);
-    configure.only_on(&node.mac.value.to_string()).restarting(restarts)
+    let (uuids, vmid) = (plan.uuids.clone(), node.vmid.0);
+    let uuid: MachineUuid = Box::new(move || uuids(vmid));
+    configure.only_on(&node.mac.value.to_string()).known_by(Some(uuid)).restarting(restarts)
 }
 
 /// Objects to another version of Kubernetes for a node that has one: all nodes would get it at once.
@@ -189,30 +212,52 @@ fn kubernetes_upgrade(castle: &Castle, node: &Node) -> Objection {
     })
 }
 
+/// Objects to the end of a volume on a node that has it: what is on it would be out of reach, on all nodes of a pool at once.
+fn taken_volume(node: &Node) -> Objection {
+    let (name, address) = (node.name.value.clone(), node.address.value);
+    Box::new(move |differences: &[Difference]| {
+        let taken = |difference: &Difference| {
+            let volume = VOLUMES.iter().find_map(|kind| difference.path.strip_prefix(kind)?.strip_prefix('/'))?;
+            (difference.wanted == Side::Absent && !volume.contains('.')).then(|| volume.to_owned())
+        };
+        let volume = differences.iter().find_map(taken)?;
+        let evidence = format!(
+            "has the volume {volume} and what is on it, and castle.yaml wants it no more: castle takes no volume from a node that stands"
+        );
+        Some(Fault::guard(&name, evidence).next(format!(
+            "take the change back in castle.yaml (dataDisk, storage, talos.patches); if nothing on it is missed: talosctl --nodes {address} edit \
+             machineconfig, and remove the volume there"
+        )))
+    })
+}
+
 /// What the nodes of a castle are to run.
 fn release(castle: &Castle) -> Release {
     let (version, schematic) = (castle.talos.version.value.to_string(), Schematic::of(&castle.talos).id());
     let factory = castle.talos.image.factory.as_str();
     let host = factory.split_once("://").map_or(factory, |(_, host)| host).trim_end_matches('/');
     let installer = factory_installer(host, "nocloud", &schematic, version.trim_start_matches('v'));
-    Release { version, schematic, installer }
+    let extensions = castle.talos.extensions.iter().map(|extension| extension.as_str().to_owned()).collect();
+    Release { version, schematic, extensions, installer }
 }
 
 /// Adds the steps that make a cluster of the nodes, each after its machine runs.
 pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Formed {
-    let Plan { castle, nodes, machines, wire, referred, remembered, rolling } = plan;
+    let Plan { castle, nodes, machines, wire, referred, remembered, rolling, .. } = plan;
     let (mut configured, mut volumes) = (Vec::new(), Vec::new());
     for (node, machine) in nodes.iter().zip(machines) {
         let step = id("config", &node.name.value);
         let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        let configure = configure(plan, node, *machine, rolling.restarts(node));
+        let configure = configure(plan, node, *machine, rolling.changes(node));
         let handle = graph.step(step.clone(), place, (keys.clone(),), configure);
         graph.after(step.clone(), platform::power_step(node));
         // Whoever only looks does not wait, and is told by the configuration that it cannot be compared.
         if !wire.is_looking() {
             let answers = id("answers", &node.name.value);
             let place = Place { lane: None, predicted: Duration::from_secs(20) };
-            graph.gate(answers.clone(), place, (keys.clone(),), Answers::new(wire.clone(), whom(node)));
+            let gate = Answers::new(wire.clone(), whom(node));
+            let gate = gate.naming_time_servers(!castle.network.time_servers.value.is_empty());
+            graph.gate(answers.clone(), place, (keys.clone(),), gate);
             graph.after(answers.clone(), platform::power_step(node));
             graph.after(step, answers);
         }

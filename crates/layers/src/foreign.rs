@@ -101,18 +101,19 @@ async fn doubt(contact: &Contact, whom: &Whom, candidate: &Candidate) -> Option<
     None
 }
 
-/// Adds the steps that mark the guests of the nodes, each after its cluster's secrets are kept.
+/// Adds the steps that mark the guests of the nodes, each after its cluster's secrets are kept; with what was seen of their etcd.
 pub fn mark(
     graph: &mut GraphBuilder,
     ground: &Arc<Ground>,
     site: &Site,
     castle: &Castle,
     nodes: &[Node],
-    after: &StepId,
+    (after, has_begun): (&StepId, bool),
 ) {
     for node in nodes {
         let step = StepId::new(&platform::layer(), "mark", &node.name.value);
-        graph.step(step.clone(), Place::default(), (), MarkGuest::new(ground.clone(), wanted(site, castle, node)));
+        let mark = MarkGuest::new(ground.clone(), wanted(site, castle, node)).of_etcd(has_begun);
+        graph.step(step.clone(), Place::default(), (), mark);
         graph.after(step, after.clone());
     }
 }

@@ -7,6 +7,7 @@
 pub mod credential;
 mod following;
 mod handover;
+mod hopeless;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

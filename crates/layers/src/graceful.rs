@@ -14,7 +14,7 @@ use castle_engine::{
 };
 use castle_kubernetes::client::{Access, Api, Scope};
 use castle_kubernetes::model::{Key, Kind, Object};
-use castle_kubernetes::steps::{Expect, Present, Ready, Test, Unmet};
+use castle_kubernetes::steps::{Expect, Present, Ready, Test, Unmet, unopened};
 use castle_proxmox::steps::{Ground, ShutGuest};
 use castle_seams::{BoxFuture, Clock, Dial};
 use serde_json::{Value, json};
@@ -29,8 +29,6 @@ const BY_CASTLE: &str = "by-castle";
 const BEFORE: &str = "before";
 /// How long the API may take to show that it is there: one that is dead is not waited for.
 const REACHING: Duration = Duration::from_secs(15);
-/// How long to wait before it is tried again to open what a webhook keeps closed that does not answer.
-const WAKING: Duration = Duration::from_secs(45);
 /// What one question may take.
 const ASKING: Duration = Duration::from_secs(10);
 
@@ -214,14 +212,12 @@ impl Chore {
                 api.alter(object, &json!({GOING_DOWN: label}), &json!({field: true})).await
             }
         };
-        done.map_err(|trouble| {
-            let fault = trouble.fault(&object.key());
-            // Whoever has a say in it has just been started, too, and comes back by itself.
-            match (self, trouble.is_deaf_webhook()) {
-                (Self::Open, true) => Fault { class: Class::RetryableAfter(Some(WAKING)), ..fault },
-                _ => fault,
-            }
-        })
+        match (self, done) {
+            (_, Ok(())) => Ok(()),
+            // Whoever has a say in it has just been started, too, or waits for an open node.
+            (Self::Open, Err(trouble)) => Err(unopened(api, object, &trouble).await),
+            (_, Err(trouble)) => Err(trouble.fault(&object.key())),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use castle_proxmox::steps::{
 };
 use castle_spec::{Castle, Node};
 
-use crate::cluster::Rolling;
+use crate::cluster::{Rolling, Uuids};
 use crate::placement::Placed;
 use crate::site::Site;
 use crate::survey::Survey;
@@ -88,8 +88,9 @@ pub struct Design<'d> {
     pub rolling: &'d Rolling,
 }
 
-/// Adds the steps that raise the platform; returns the promise of each node that runs.
-pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>) -> Vec<Handle<Standing>> {
+/// Adds the steps that raise the platform; returns those that remove images of earlier versions, which whoever configures the nodes is to come before: what a
+/// node was made from stays until the node is as its file says.
+pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>) -> Vec<StepId> {
     let Design { castle, nodes, placed, site, survey, after, checked, rolling } = design;
     let storage = site.hosts.iter().find_map(|host| survey.storage(host, &site.hardware.storage));
     let can_link = storage.is_none_or(castle_proxmox::model::Storage::can_link);
@@ -99,7 +100,7 @@ pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>)
         |host: &str| if is_shared { 0 } else { site.hosts.iter().position(|name| name == host).unwrap_or(0) };
     let absent = |node: &Node| !survey.guests.contains_key(&node.vmid.0);
     let mut templates: Vec<Option<Handle<Option<Template>>>> = vec![None; site.hosts.len()];
-    let mut guests = Vec::new();
+    let (mut guests, mut old_images) = (Vec::<Handle<Standing>>::new(), Vec::new());
     for (index, template) in templates.iter_mut().enumerate() {
         let mut users = nodes.iter().zip(placed).filter(|(_, placed)| source_of(&placed.host) == index).peekable();
         let Some(_) = users.peek() else { continue };
@@ -142,9 +143,10 @@ pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>)
         if let (Some(image), true) = (site.image(index, can_link, false), templates[index].is_some()) {
             let step = DropOldImages::new(ground.clone(), image.slots, &image.name);
             graph.step(id("old-images", host), Place::default(), (guests.clone(),), step);
+            old_images.push(id("old-images", host));
         }
     }
-    guests
+    old_images
 }
 
 /// A guest that is to go.
@@ -179,6 +181,8 @@ pub enum Whose {
     Ours,
     /// This castle's, outside of its range, and in no record that castle has: nobody knows how it came there.
     Astray,
+    /// This castle's, as far as anybody knows: a guest whose removal was cut off on its host has no mark any more.
+    Stuck,
     /// This castle's, in this later life than the one that is known.
     Later(u64),
     /// Another castle's.
@@ -244,6 +248,10 @@ async fn look_at<'g>(ground: &Ground, rows: impl Iterator<Item = &'g Guest>) -> 
             Ok(Some(config)) if config.get("lock") == Some("destroyed") => match ground.settled(row).await {
                 Ok(None) => continue,
                 Ok(Some(config)) => config,
+                Err(_) if ground.record.as_ref().is_none_or(|record| record.vmids.contains(&vmid)) => {
+                    found.push(of(called, Whose::Stuck, row.shows_template));
+                    continue;
+                }
                 Err(_) => config,
             },
             Ok(Some(config)) => config,
@@ -290,6 +298,21 @@ pub async fn copies(ground: &Ground, guests: &Guests) -> Vec<Doomed> {
         }
     }
     copies
+}
+
+/// The search for what the hypervisor knows a machine by: asked once the machine is there.
+#[must_use]
+pub fn uuids(ground: &Arc<Ground>) -> Uuids {
+    let ground = ground.clone();
+    Arc::new(move |vmid| {
+        let ground = ground.clone();
+        Box::pin(async move {
+            let guests = ground.guests(ground.client.clock().monotonic()).await?;
+            let Some(row) = guests.get(&vmid) else { return Ok(None) };
+            let config = ground.client.config(&row.host, vmid).await?;
+            Ok(config.and_then(|config| config.uuid()))
+        })
+    })
 }
 
 /// Adds the steps that remove these guests, and the downloads of the castle from these hosts; returns those that remove guests.

@@ -62,6 +62,11 @@ pub struct Saved {
     pub beginning: Option<Beginning>,
 }
 
+/// The record of a life. Its version is that of the record around it.
+fn payload(generation: u64, bundle: &Secret, beginning: &Beginning) -> Value {
+    json!({"generation": generation, "bundle": bundle.expose(), "etcd": beginning.json()})
+}
+
 impl Strongroom {
     /// The etcd of a life that has none yet.
     pub(crate) fn to_begin(&self) -> Beginning {
@@ -141,6 +146,15 @@ impl Strongroom {
         }
     }
 
+    /// Whether there are secrets of this life: in the state, in the file, or in the vault.
+    ///
+    /// # Errors
+    ///
+    /// If what there is is no bundle, or cannot be read.
+    pub async fn has_bundle(&self) -> Result<bool, Fault> {
+        Ok(self.bundle().await?.is_some() || self.elsewhere().await?.is_some())
+    }
+
     /// The bundle from where else it may be than in the state: as the file says, or from the vault.
     async fn elsewhere(&self) -> Result<Option<Bundle>, Fault> {
         match self.given().await {
@@ -176,7 +190,8 @@ fn fault(error: &StateError) -> Fault {
         StateError::Store(_) => Class::RetryableAfter(None),
         _ => Class::Final,
     };
-    Fault::new(class, "the sealed state", error.to_string()).next("castle state show")
+    Fault::new(class, "the sealed state", error.to_string())
+        .next("castle state show tells what can be read; castle adopt sets aside what cannot")
 }
 
 fn other_secrets() -> Fault {
@@ -259,8 +274,7 @@ impl Step for MintBundle {
             // What the vault knows of the etcd of this life is worth keeping.
             let saved = self.room.saved().await.transpose()?.and_then(|saved| saved.beginning);
             let beginning = saved.unwrap_or_else(|| self.room.to_begin());
-            let payload =
-                json!({"generation": self.room.generation, "bundle": bundle.save().expose(), "etcd": beginning.json()});
+            let payload = payload(self.room.generation, &bundle.save(), &beginning);
             let Some(state) = &self.room.state else { return Ok(()) };
             let mut state = state.lock().await;
             state.write(&layer(), payload, operation.epoch).await.map(|_| ()).map_err(|error| fault(&error))
@@ -331,4 +345,30 @@ pub fn bundle(
     let handle =
         graph.step(step.clone(), Place::default(), (), MintBundle { room: room.clone(), options, made, mints });
     (step, handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As it is sealed in the state.
+    const RECORDED: &str =
+        r#"{"generation":2,"bundle":"cluster:\n    id: abc\n","etcd":{"first":"blue-cp-1","begun":true}}"#;
+
+    #[test]
+    fn the_recorded_secrets_are_written_and_read() {
+        let beginning = Beginning { first: "blue-cp-1".to_owned(), has_begun: true };
+        let bundle = Secret::from("cluster:\n    id: abc\n".to_owned());
+        assert_eq!(payload(2, &bundle, &beginning).to_string(), RECORDED);
+        let read: Value = serde_json::from_str(RECORDED).unwrap();
+        assert_eq!(Beginning::read(&read["etcd"]), Some(beginning));
+        assert_eq!((read["generation"].as_u64(), read["bundle"].as_str()), (Some(2), Some(bundle.expose())));
+    }
+
+    /// A record from before it said where etcd begins: nothing is known of it, and the nodes are asked.
+    #[test]
+    fn what_an_earlier_castle_did_not_write_is_not_known() {
+        let read: Value = serde_json::from_str(r#"{"generation":2,"bundle":"cluster: {}"}"#).unwrap();
+        assert_eq!(Beginning::read(&read["etcd"]), None);
+    }
 }

@@ -62,6 +62,13 @@ impl ClientFiles {
         let (name, now) = (castle.castle.as_str(), room.clock.wall());
         let wrong = |what: &str, why: String| Fault::new(Class::Final, what, why);
         let mut files = BTreeMap::new();
+        let bundle = keys.bundle.save();
+        let known = seal.as_ref().zip(there.get(BUNDLE)).and_then(|(seal, sealed)| opened(seal, sealed).ok());
+        let is_other = |saved: &Saved| saved.bundle.expose() != bundle.expose();
+        // One life has one bundle, and the first that was kept is it.
+        if known.as_ref().is_some_and(|saved| saved.generation == room.generation && is_other(saved)) {
+            return Err(self.other_secrets());
+        }
 
         let server = api_address(castle, nodes);
         let encoded = |pem: &str| STANDARD.encode(pem);
@@ -90,7 +97,6 @@ impl ClientFiles {
         };
         files.insert(TALOSCONFIG.to_owned(), talosconfig);
 
-        let bundle = keys.bundle.save();
         let is_kept = |seal, sealed: &Secret| match opened(seal, sealed) {
             Ok(saved) => saved.generation == room.generation && saved.bundle.expose() == bundle.expose(),
             Err(_) => false,
@@ -111,6 +117,18 @@ impl ClientFiles {
             (None, None) => {}
         }
         Ok(Files(files))
+    }
+
+    fn other_secrets(&self) -> Fault {
+        let Keeping { shelf, room, .. } = &self.0;
+        let evidence = format!(
+            "holds other secrets of life {} than the state here: somebody else has begun this life from elsewhere",
+            room.generation
+        );
+        Fault::guard(format!("{BUNDLE} in {} of the vault", shelf.path), evidence).next(
+            "let both use one state (state.store, docs/state.md); if those in the vault are the castle's, move the state here away and run castle adopt; if those \
+             here are, remove the others from the vault",
+        )
     }
 }
 

@@ -14,7 +14,7 @@ mod wanted;
 pub use adopt::{Candidate, MarkGuest, Unmarked, candidate};
 pub use begun::{BEGUN_TAG, MarkBegun, Noted};
 pub use gone::{Reach, Remains, RemoveDownloads, RemoveGuest, unprotect};
-pub use ground::{Ground, Guests, Record};
+pub use ground::{Ground, Guests, Record, unstick};
 pub use guest::{MakeGuest, Sight, Standing, There};
 pub use image::{DropOldImages, FetchImage, Found, Image, MakeImage, Stage, Template};
 pub use power::{Power, RunGuest};

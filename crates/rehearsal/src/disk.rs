@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
+use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,6 +59,8 @@ impl Stored {
 #[derive(Debug, Default)]
 struct Files {
     files: BTreeMap<PathBuf, Stored>,
+    /// Folders that were put where files are expected. All others are there as soon as something is in them.
+    folders: BTreeSet<PathBuf>,
     locked: BTreeSet<PathBuf>,
     /// How many more bytes fit, if that is limited.
     room: Option<usize>,
@@ -103,7 +106,8 @@ impl ModelDisk {
             Stored { mode: stored.mode, synced: content, unsynced: Vec::new() }
         };
         let files = old.files.iter().map(|(path, stored)| (path.clone(), survive(stored))).collect();
-        Self { files: Arc::new(Mutex::new(Files { files, ..Files::default() })), pulse: pulse.clone() }
+        let folders = old.folders.clone();
+        Self { files: Arc::new(Mutex::new(Files { files, folders, ..Files::default() })), pulse: pulse.clone() }
     }
 
     /// Leaves room for so many more bytes.
@@ -132,13 +136,22 @@ impl ModelDisk {
 
     /// Overwrites a file behind everybody's back.
     pub fn tamper(&self, path: &Path, content: Vec<u8>) {
-        self.files().files.insert(plain(path), Stored { mode: 0o600, synced: content, unsynced: Vec::new() });
+        let mut files = self.files();
+        files.folders.remove(&plain(path));
+        files.files.insert(plain(path), Stored { mode: 0o600, synced: content, unsynced: Vec::new() });
+    }
+
+    /// Puts an empty folder where a file is, or might be, behind everybody's back.
+    pub fn supplant(&self, path: &Path) {
+        self.lose(path);
+        self.files().folders.insert(plain(path));
     }
 
     /// Removes everything below a folder behind everybody's back.
     pub fn lose(&self, folder: &Path) {
-        let folder = plain(folder);
-        self.files().files.retain(|path, _| !path.starts_with(&folder));
+        let (mut files, folder) = (self.files(), plain(folder));
+        files.files.retain(|path, _| !path.starts_with(&folder));
+        files.folders.retain(|path| !path.starts_with(&folder));
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
@@ -160,6 +173,27 @@ impl ModelDisk {
 }
 
 impl Files {
+    fn is_folder(&self, path: &Path) -> bool {
+        // What is in a folder comes right behind it.
+        let behind = (Bound::Excluded(path), Bound::Unbounded);
+        let next = self.files.range::<Path, _>(behind).map(|(known, _)| known).next();
+        let next_folder = self.folders.range::<Path, _>(behind).next();
+        self.folders.contains(path) || [next, next_folder].into_iter().flatten().any(|known| known.starts_with(path))
+    }
+
+    /// The place of a file, unless a file is where its folder should be.
+    fn place(&self, path: &Path) -> io::Result<PathBuf> {
+        let place = plain(path);
+        let is_blocked = place.ancestors().skip(1).any(|folder| self.files.contains_key(folder));
+        if is_blocked { Err(io::ErrorKind::NotADirectory.into()) } else { Ok(place) }
+    }
+
+    /// The same, unless a folder is there.
+    fn place_of_file(&self, path: &Path) -> io::Result<PathBuf> {
+        let place = self.place(path)?;
+        if self.is_folder(&place) { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(place) }
+    }
+
     fn take_room(&mut self, bytes: usize) -> io::Result<()> {
         match &mut self.room {
             Some(room) if *room < bytes => Err(io::ErrorKind::StorageFull.into()),
@@ -193,8 +227,9 @@ fn not_found() -> io::Error {
 
 impl Disk for ModelDisk {
     fn read(&self, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, DiskError> {
-        let content = self.files().files.get(&plain(path)).map(Stored::content);
-        let content = content.ok_or_else(|| DiskError::new(DiskOperation::Read, path, not_found()))?;
+        let files = self.files();
+        let found = files.place_of_file(path).and_then(|place| files.files.get(&place).ok_or_else(not_found));
+        let content = found.map_err(|error| DiskError::new(DiskOperation::Read, path, error))?.content();
         if content.len() as u64 > limit_bytes {
             let error = DiskError::new(DiskOperation::Read, path, io::ErrorKind::FileTooLarge.into());
             return Err(DiskError { kind: DiskErrorKind::TooLarge { limit: limit_bytes }, ..error });
@@ -203,19 +238,27 @@ impl Disk for ModelDisk {
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata, DiskError> {
-        let (files, place) = (self.files(), plain(path));
+        let files = self.files();
+        let failed = |error| DiskError::new(DiskOperation::Metadata, path, error);
+        let place = files.place(path).map_err(failed)?;
         if let Some(stored) = files.files.get(&place) {
             return Ok(Metadata { kind: FileKind::File, len: stored.len() as u64, mode: stored.mode, is_ours: true });
         }
-        if files.files.keys().any(|file| file.starts_with(&place)) {
+        if files.is_folder(&place) {
             return Ok(Metadata { kind: FileKind::Directory, len: 0, mode: 0o700, is_ours: true });
         }
-        Err(DiskError::new(DiskOperation::Metadata, path, not_found()))
+        Err(failed(not_found()))
     }
 
     fn list(&self, path: &Path) -> Result<Vec<OsString>, DiskError> {
-        let (files, path) = (self.files(), plain(path));
-        let below = files.files.keys().filter_map(|file| file.strip_prefix(&path).ok());
+        let files = self.files();
+        let failed = |error| DiskError::new(DiskOperation::List, path, error);
+        let place = files.place(path).map_err(failed)?;
+        if files.files.contains_key(&place) {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
+        let all = files.files.keys().chain(&files.folders);
+        let below = all.filter_map(|known| known.strip_prefix(&place).ok());
         let names: BTreeSet<OsString> = below.filter_map(|rest| rest.iter().next().map(OsString::from)).collect();
         Ok(names.into_iter().collect())
     }
@@ -228,25 +271,32 @@ impl Disk for ModelDisk {
         Ok(plain(path))
     }
 
-    fn create_dir_all(&self, _: &Path, _: u32) -> Result<(), DiskError> {
-        Ok(())
+    fn create_dir_all(&self, path: &Path, _: u32) -> Result<(), DiskError> {
+        let files = self.files();
+        let made = files.place(path).and_then(|place| match files.files.contains_key(&place) {
+            true => Err(io::ErrorKind::NotADirectory.into()),
+            false => Ok(()),
+        });
+        made.map_err(|error| DiskError::new(DiskOperation::CreateDirAll, path, error))
     }
 
     fn create_new(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError> {
         self.effect(DiskOperation::CreateNew, path, |files| {
-            if files.files.contains_key(&plain(path)) {
+            let place = files.place(path)?;
+            if files.files.contains_key(&place) || files.is_folder(&place) {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
             files.take_room(bytes.len())?;
-            files.files.insert(plain(path), Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
+            files.files.insert(place, Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
             Ok(())
         })
     }
 
     fn replace(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError> {
         self.effect(DiskOperation::Replace, path, |files| {
+            let place = files.place_of_file(path)?;
             files.take_room(bytes.len())?;
-            files.files.insert(plain(path), Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
+            files.files.insert(place, Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
             Ok(())
         })
     }
@@ -257,7 +307,8 @@ impl Disk for ModelDisk {
 
     fn append(&self, path: &Path, mode: u32) -> Result<Box<dyn AppendFile>, DiskError> {
         self.effect(DiskOperation::Append, path, |files| {
-            files.files.entry(plain(path)).or_insert_with(|| Stored { mode, ..Stored::default() });
+            let place = files.place_of_file(path)?;
+            files.files.entry(place).or_insert_with(|| Stored { mode, ..Stored::default() });
             Ok(())
         })?;
         Ok(Box::new(Appending { disk: self.clone(), path: plain(path) }))
@@ -265,13 +316,16 @@ impl Disk for ModelDisk {
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
         self.effect(DiskOperation::RemoveFile, path, |files| {
-            files.files.remove(&plain(path)).map(|_| ()).ok_or_else(not_found)
+            let place = files.place_of_file(path)?;
+            files.files.remove(&place).map(|_| ()).ok_or_else(not_found)
         })
     }
 
     fn try_lock(&self, path: &Path, _: u32) -> Result<Box<dyn LockGuard>, DiskError> {
-        if self.files().locked.insert(plain(path)) {
-            return Ok(Box::new(Locked { disk: self.clone(), path: plain(path) }));
+        let mut files = self.files();
+        let place = files.place_of_file(path).map_err(|error| DiskError::new(DiskOperation::TryLock, path, error))?;
+        if files.locked.insert(place.clone()) {
+            return Ok(Box::new(Locked { disk: self.clone(), path: place }));
         }
         let error = DiskError::new(DiskOperation::TryLock, path, io::ErrorKind::WouldBlock.into());
         Err(DiskError { kind: DiskErrorKind::Locked, ..error })
@@ -336,3 +390,6 @@ impl Drop for Locked {
         self.disk.files().locked.remove(&self.path);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,10 +62,27 @@ impl Clock for SystemClock {
 
 /// The time given to [`deadline`] passed before the future completed.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
-#[error("no result within {after:?}")]
+#[error("no result within {}", spoken(*after))]
 pub struct Elapsed {
     /// The time that was given.
     pub after: Duration,
+}
+
+/// A time as people say it: `300 ms`, `45 s`, `10 min`, `1 h 30 min`.
+#[must_use]
+pub fn spoken(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let with = |whole: u64, unit: &str, rest: u64, smaller: &str| match rest {
+        0 => format!("{whole} {unit}"),
+        rest => format!("{whole} {unit} {rest} {smaller}"),
+    };
+    match seconds {
+        0 if !time.is_zero() => format!("{} ms", time.as_millis().max(1)),
+        0..10 if time.subsec_millis() > 0 => format!("{:.1} s", time.as_secs_f64()),
+        0..120 => format!("{seconds} s"),
+        120..3600 => with(seconds / 60, "min", seconds % 60, "s"),
+        _ => with(seconds / 3600, "h", seconds / 60 % 60, "min"),
+    }
 }
 
 /// Runs `future` for at most `duration` of `clock`'s time.
@@ -123,7 +140,7 @@ mod tests {
     async fn the_deadline_ends_a_future_that_never_answers() {
         let ended = deadline(&Hasty, SECOND, pending::<()>()).await;
         assert_eq!(ended, Err(Elapsed { after: SECOND }));
-        assert_eq!(ended.unwrap_err().to_string(), "no result within 1s");
+        assert_eq!(ended.unwrap_err().to_string(), "no result within 1 s");
     }
 
     #[tokio::test(start_paused = true)]
@@ -164,5 +181,14 @@ mod tests {
         let first = clock.monotonic();
         assert!(clock.monotonic() >= first);
         assert!(clock.wall() > SystemTime::UNIX_EPOCH);
+    }
+
+    #[test]
+    fn times_are_told_as_people_say_them() {
+        let told = |milliseconds| spoken(Duration::from_millis(milliseconds));
+        let all = [0, 300, 1_500, 2_000, 30_000, 90_000, 120_000, 300_000, 615_000, 3_600_000, 5_400_000].map(told);
+        let said =
+            ["0 s", "300 ms", "1.5 s", "2 s", "30 s", "90 s", "2 min", "5 min", "10 min 15 s", "1 h", "1 h 30 min"];
+        assert_eq!(all, said);
     }
 }

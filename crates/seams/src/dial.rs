@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout};
 
-use crate::BoxFuture;
+use crate::{BoxFuture, spoken};
 
 #[cfg(test)]
 mod tests;
@@ -145,7 +145,7 @@ async fn resolve(target: &Target, limit: Duration) -> Result<Vec<SocketAddr>, Di
         Ok(Err(error)) => Err(failed(DialErrorKind::Unresolved, error)),
         Err(_) => Err(failed(
             DialErrorKind::TimedOut,
-            io::Error::new(io::ErrorKind::TimedOut, format!("the name did not resolve within {limit:?}")),
+            io::Error::new(io::ErrorKind::TimedOut, format!("the name did not resolve within {}", spoken(limit))),
         )),
     }
 }
@@ -174,7 +174,7 @@ async fn connect_first<S, F: Future<Output = io::Result<S>>>(
         let error = match timeout(share, connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => error,
-            Err(_) => io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {limit:?}")),
+            Err(_) => io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {}", spoken(limit))),
         };
         let kind = DialErrorKind::from(&error);
         if failure.as_ref().is_none_or(|(told, _)| kind < *told) {

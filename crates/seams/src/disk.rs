@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
+mod calls;
 mod durable;
 mod error;
 mod system;

@@ -26,7 +26,7 @@ mod keys;
 mod signals;
 
 pub use calendar::calendar;
-pub use clock::{Clock, Elapsed, SystemClock, deadline};
+pub use clock::{Clock, Elapsed, SystemClock, deadline, spoken};
 pub use dial::{ByteStream, Dial, DialError, DialErrorKind, Target, TcpDial};
 pub use disk::{
     AppendFile, Disk, DiskError, DiskErrorKind, DiskOperation, FileKind, LockGuard, Metadata, SystemDisk,

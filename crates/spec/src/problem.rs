@@ -92,6 +92,7 @@ codes! {
     LonghornExtensions = "longhorn-extensions", Error;
     LonghornReplicas = "longhorn-replicas", Error;
     LonghornDataDisk = "longhorn-data-disk", Warning;
+    TaintsEverywhere = "taints-everywhere", Error;
     KernelModuleUnknown = "kernel-module-unknown", Error;
     KernelModuleNeedless = "kernel-module-needless", Warning;
     PatchFile = "patch-file", Error;

@@ -9,14 +9,17 @@
 mod addresses;
 mod archive;
 mod calls;
+mod clocks;
 mod configuration;
 mod contact;
 mod etcd;
+mod hush;
 mod link;
 mod machine;
 mod refusal;
 mod resources;
 mod sentence;
+mod time;
 mod trust;
 mod volumes;
 
@@ -33,12 +36,15 @@ use refusal::{Call, Trouble};
 
 pub use addresses::CURRENT;
 pub use calls::{Applied, ApplyMode, Reset};
+pub use clocks::Lead;
 pub use configuration::Drift;
 pub use contact::{Contact, Credentials, Presence};
 pub use etcd::{EtcdData, is_at};
+pub use hush::Hush;
 pub use machine::{Machine, Stage, Unmet};
 pub use refusal::{ErrorClass, Refusal};
 pub use resources::{Happening, Kind, Resource, Watch, kinds};
+pub use time::{Compared, TimeSync};
 pub use trust::{Fingerprint, Identity, Trust, TrustError};
 pub use volumes::Volume;
 
@@ -46,6 +52,8 @@ pub use volumes::Volume;
 pub const PORT: u16 = 50000;
 /// What every call is bounded by. The longest thing that a node does before it answers is to ask for the time, five seconds.
 const BOUND: Duration = Duration::from_secs(30);
+/// What a call of whoever only looks is bounded by: one that does not answer by then is told as silent.
+pub const GLANCE: Duration = Duration::from_secs(3);
 /// What Talos itself takes for the longest message.
 const LIMIT: usize = 32 << 20;
 
@@ -56,6 +64,10 @@ pub struct Node {
     in_maintenance: bool,
     link: Link,
     clock: Arc<dyn Clock>,
+    /// What a call that only asks may take.
+    bound: Duration,
+    /// Those that were silent, for whoever only looks.
+    hush: Option<Hush>,
 }
 
 impl fmt::Debug for Node {
@@ -79,7 +91,7 @@ impl Node {
     ) -> Result<Self, TrustError> {
         let link = Link::new(&target, trust, dial, clock.clone())?;
         let in_maintenance = matches!(trust, Trust::Maintenance(_));
-        Ok(Self { name: name.to_owned(), target, in_maintenance, link, clock })
+        Ok(Self { name: name.to_owned(), target, in_maintenance, link, clock, bound: BOUND, hush: None })
     }
 
     /// What it is called.
@@ -100,7 +112,14 @@ impl Node {
         name: &'static str,
         ask: impl Fn(Line) -> F,
     ) -> Result<T, Refusal> {
-        self.look_with(name, "", BOUND, ask).await
+        let answer = self.look_with(name, "", self.bound, ask).await;
+        // Calls that wait for something else than the node have a bound of their own, and tell nothing of it.
+        if let (Some(hush), Err(refusal)) = (&self.hush, &answer)
+            && matches!(refusal.class, ErrorClass::Lost | ErrorClass::Unreachable)
+        {
+            hush.note(&self.target, &refusal.sentence);
+        }
+        answer
     }
 
     /// Asks for something within a bound. `sent` is what no refusal may tell again.
@@ -111,7 +130,11 @@ impl Node {
         bound: Duration,
         ask: impl Fn(Line) -> F,
     ) -> Result<T, Refusal> {
-        let until = self.clock.monotonic() + bound;
+        if let Some(sentence) = self.hush.as_ref().and_then(|hush| hush.told(&self.target)) {
+            let trouble = Trouble::new(ErrorClass::Unreachable, sentence);
+            return Err(self.refusal(Call { name, changes: false }, trouble));
+        }
+        let until = self.clock.monotonic() + bound.min(self.bound);
         let mut fresh = false;
         loop {
             let (trouble, may_repeat) = match self.attempt(until, fresh, sent, &ask).await {
@@ -155,7 +178,7 @@ impl Node {
         };
         let (trouble, is_over) = match deadline(&*self.clock, left(), ask(lent.channel.clone())).await {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(status)) => (Trouble::read(&status, sent), false),
+            Ok(Err(status)) => (self.link.understood(Trouble::read(&status, sent)), false),
             Err(elapsed) => (Trouble::silence(elapsed), true),
         };
         if trouble.ends_connection {
@@ -210,6 +233,7 @@ of_node!(
     castle_talos_api::machine::ServiceList,
     castle_talos_api::machine::Version,
     castle_talos_api::storage::Disks,
+    castle_talos_api::time::Time,
 );
 
 /// The answer of the node, or what it says went wrong in it.

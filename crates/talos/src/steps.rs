@@ -2,6 +2,7 @@
 
 mod answers;
 mod bootstrap;
+mod clocks;
 mod configure;
 mod etcd;
 mod identity;
@@ -16,12 +17,13 @@ use std::time::Duration;
 use castle_engine::{Class, Fault};
 use castle_seams::{Clock, Dial, Target};
 
-use crate::client::{Contact, PORT};
+use crate::client::{Contact, Hush, PORT};
 
 pub use answers::Answers;
-pub use bootstrap::{Begun, Bootstrap, Quorum};
-pub use configure::{Compose, Configure, Configured, How, Machine, Objection, Sight};
-pub use etcd::Remembered;
+pub use bootstrap::{Begun, Bootstrap, Quorum, holder};
+pub use configure::{APPLY, Compose, Configure, Configured, How, Machine, Objection, Sight};
+pub use etcd::{Remembered, UNSEEN, alone, keep_a_copy};
+pub use identity::MachineUuid;
 pub use keys::Keys;
 pub use members::{ForgetMember, Joined, Left, Members, leader};
 pub use release::Release;
@@ -36,6 +38,8 @@ pub struct Wire {
     pub is_plain: bool,
     /// How long a node that does not answer is waited for; not at all by whoever only looks.
     pub patience: Duration,
+    /// The nodes that did not answer whoever only looks.
+    pub hush: Hush,
 }
 
 /// A node by its name and address.
@@ -66,7 +70,8 @@ impl Wire {
         } else {
             Contact::new(&whom.name, &target, &keys.credentials, None, &self.dial, &self.clock)
         };
-        contact.map_err(|error| Fault::new(Class::Final, &whom.name, error.to_string()))
+        let contact = contact.map_err(|error| Fault::new(Class::Final, &whom.name, error.to_string()))?;
+        Ok(if self.is_looking() { contact.glancing(&self.hush) } else { contact })
     }
 }
 

@@ -3,17 +3,20 @@
 //! - [`ModelWorld`] has things that are made, changed and destroyed, and calls that fail as real ones do.
 //! - [`Trace`] tells whether two runs were the same.
 //! - [`skipped`] is for tests that lack something from outside: told, counted, and a failure in CI.
+//! - [`draw`] says which part of many worlds is lived through.
 //! - [`contract`] holds what every step must hold, for whatever step it is given.
 //!
 //! **Architecture invariant:** nothing that is shipped depends on this crate.
 
 pub mod contract;
+mod draw;
 mod skips;
 mod trace;
 pub mod vendor;
 mod world;
 
 pub use castle_rehearsal::{Chance, Loss, ModelDisk, Moment, Pulse, VirtualClock};
+pub use draw::{DRAW, draw};
 pub use skips::{LIST as SKIPPED_LIST, left_to_peers, skipped};
 pub use trace::Trace;
 pub use world::{Call, ModelWorld, Thing, ThingStep, Weather};

@@ -102,33 +102,57 @@ pub(crate) enum Obtained {
 }
 
 /// How long peers that are not in the cache yet may take to be built, all of them together.
-pub(crate) struct Budget(Cell<Option<Duration>>);
+pub(crate) struct Budget {
+    left: Cell<Option<Duration>>,
+    /// Since when one of them is being built.
+    since: Cell<Option<Instant>>,
+}
 
 impl Budget {
     /// As long as it takes.
     pub(crate) fn unlimited() -> Self {
-        Self(Cell::new(None))
+        Self { left: Cell::new(None), since: Cell::new(None) }
     }
 
     pub(crate) fn of_minutes(minutes: u64) -> Self {
-        Self(Cell::new(Some(Duration::from_secs(minutes * 60))))
+        Self::of(Duration::from_secs(minutes * 60))
+    }
+
+    fn of(time: Duration) -> Self {
+        Self { left: Cell::new(Some(time)), since: Cell::new(None) }
+    }
+
+    /// From here on time is spent, until `pause`.
+    fn begin(&self) {
+        self.since.set(Some(Instant::now()));
+    }
+
+    fn pause(&self) {
+        self.left.set(self.left());
+        self.since.set(None);
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let spent = self.since.get().map_or(Duration::ZERO, |since| since.elapsed());
+        self.left.get().map(|left| left.saturating_sub(spent))
     }
 
     fn is_spent(&self) -> bool {
-        self.0.get().is_some_and(|left| left.is_zero())
+        self.left().is_some_and(|left| left.is_zero())
     }
 
-    fn spend(&self, time: Duration) {
-        self.0.set(self.0.get().map(|left| left.saturating_sub(time)));
-    }
-
-    /// A program that is ended when the budget is: its children, too.
+    /// A program that is ended when the budget is: its children, too. Never earlier: whoever fails before the budget is spent has failed.
     fn program(&self, name: &str) -> Command {
-        let Some(left) = self.0.get() else { return Command::new(name) };
+        let Some(left) = self.left() else { return Command::new(name) };
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=10", &left.as_secs().max(1).to_string(), name]);
+        command.args(["--kill-after=10", &whole_seconds(left).max(1).to_string(), name]);
         command
     }
+}
+
+/// In seconds, rounded up.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 impl Peer {
@@ -153,8 +177,9 @@ impl Peer {
             std::fs::remove_dir_all(&folder)?;
         }
         std::fs::create_dir(&folder)?;
+        budget.begin();
         let made = self.make(&folder, budget);
-        budget.spend(start.elapsed());
+        budget.pause();
         match made {
             Err(_) if budget.is_spent() => return Ok(late()),
             made => made?,
@@ -197,8 +222,11 @@ impl Peer {
             Recipe::Python { packages } => packages.iter().for_each(|package| hash.update(package)),
             Recipe::Go { package, version } => [package, version].iter().for_each(|part| hash.update(part)),
             Recipe::GoWrapper { folder } => {
-                for file in ["go.mod", "go.sum", "main.go"] {
-                    hash.update(std::fs::read(shell::root().join(folder).join(file))?);
+                let entries = std::fs::read_dir(shell::root().join(folder))?;
+                let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+                files.sort();
+                for file in files.iter().filter(|file| file.is_file()) {
+                    hash.update(std::fs::read(file)?);
                 }
             }
             Recipe::Kubernetes { folder, modules, programs } => {
@@ -325,4 +353,18 @@ fn talosctl(budget: &Budget, version: &str, edits: &[&str], to: &Path) -> Result
     let list = ["list", "-mod=mod", "-deps", "-tags=grpcnotrace", "./cmd/talosctl"];
     shell::output(go(budget, &source).args(list).env("GOFLAGS", ""))?;
     go_build(budget, &source, &["-tags=grpcnotrace"], "", "./cmd/talosctl", to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_the_budget_has_ended_has_spent_it() {
+        let budget = Budget::of(Duration::from_millis(1_500));
+        budget.begin();
+        assert!(shell::output(budget.program("sleep").arg("60")).is_err());
+        budget.pause();
+        assert!(budget.is_spent(), "it was ended before its time was over");
+    }
 }

@@ -6,6 +6,7 @@ use castle_engine::{Chosen, Fault, Outcome, Taking, lineage};
 use castle_layers::cluster::Rolling;
 use castle_layers::platform::{self, Whose};
 use castle_layers::{foreign, secrets};
+use castle_spec::Node;
 use clap::Args;
 use serde_json::{Map, json};
 
@@ -13,7 +14,9 @@ use crate::doors::Doors;
 use crate::drive::{conclude, problems};
 use crate::foreign::Foreign;
 use crate::output::{Exit, Printer};
+use crate::recorded::Recorded;
 use crate::stand::{Identity, LOOKING, Stand, Trouble, while_held};
+use crate::standing::is_marked;
 
 /// Rebuild what castle remembers of a castle whose state is lost
 ///
@@ -36,7 +39,6 @@ pub(crate) struct AdoptArgs {
 pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(doors, &args.path, printer).await?.without_minting();
     let kept = &stand.kept;
-    kept.seal_anew().await.map_err(Trouble::Failed)?;
     stand.knock().await?;
     let seen_epoch = stand.mend(printer).await?;
     let identity = stand.identify().await?;
@@ -50,17 +52,26 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
     let work = async {
         // Whatever decides is read once more, now that nobody else writes; and before anything is written anywhere.
         let identity = stand.identify().await?;
-        stand.mend_state(&identity.castle, printer).await?;
+        if kept.seal().is_ok() {
+            stand.mend_state(&identity.castle, printer).await?;
+        }
         if let Some(exit) = refused(&stand, &identity, printer).await? {
             return Ok(exit);
         }
+        kept.seal_anew().await.map_err(Trouble::Failed)?;
         let castle = stand.settle(&identity, printer).await?;
         let ground = stand.ground(&castle, false);
-        let (survey, placed) = stand.lay_out(&ground).await?;
         let room = kept.strongroom(&castle, Some(kept.state(castle.clone()).map_err(Trouble::Failed)?));
+        let (survey, placed) = stand.lay_out(&ground, &room).await?;
         let graph = stand.raise(&ground, &room, &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
         let driven = stand.drive("adopt", graph, &castle, Chosen::of([secrets::layer()]), &held.lease, printer).await?;
-        stand.remember(&room, Some(&placed), held.lease.epoch()).await?;
+        // Secrets that were found elsewhere are sealed anew, and whatever was sealed with those before them is of no use any more.
+        stand.mend_state(&castle, printer).await?;
+        // Only what is there, and whole: whoever was cut off while it made a machine has none to miss.
+        let is_there = |node: &Node| survey.guests.get(&node.vmid.0).is_some_and(|row| is_marked(&ground, row));
+        let epoch = held.lease.epoch();
+        Recorded::note_standing(&room, &stand.nodes_that(&placed, is_there), epoch).await?;
+        stand.remember(&room, None, epoch).await?;
         let failed = driven.report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
         if failed > 0 {
             return Ok(conclude("adopt", "adopted", kept.castle.castle.as_str(), &driven, Map::new(), printer));
@@ -86,6 +97,13 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
 async fn refused(stand: &Stand, identity: &Identity, printer: &mut Printer) -> Result<Option<Exit>, Trouble> {
     let ground = stand.ground(&identity.castle, false);
     let found = platform::found(&ground).await?;
+    if let Some((guest, format)) = found.iter().find_map(|guest| match guest.whose {
+        Whose::Unreadable(format) => Some((guest, format)),
+        _ => None,
+    }) {
+        let subject = format!("VM {} ({}) on {}", guest.vmid, guest.name, guest.host);
+        return Err(Fault::guard(subject, format.to_string()).next(format.next()).into());
+    }
     if let Some((guest, life)) = found.iter().find_map(|guest| match guest.whose {
         Whose::Later(life) => Some((guest, life)),
         _ => None,
@@ -95,12 +113,14 @@ async fn refused(stand: &Stand, identity: &Identity, printer: &mut Printer) -> R
             format!("is of life {life} of this castle, and its state knows of {}", identity.castle.generation);
         return Err(Fault::guard(subject, evidence).next(lineage::OUTDATED).into());
     }
-    let (survey, placed) = stand.lay_out(&ground).await?;
-    let graph =
-        stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
+    let window = stand.window(&identity.castle);
+    let (survey, placed) = stand.lay_out(&ground, &window).await?;
+    let graph = stand.raise(&ground, &window, &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
     let report = stand.look(&graph, &identity.castle).await;
-    let is_guarded = |outcome: &Outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded);
-    if !report.ended(is_guarded).any(|(step, _)| step.layer == secrets::layer()) {
+    // Nothing is begun either, and no key made, where there is none for secrets that cannot be had without.
+    let has_key = stand.kept.seal().is_ok();
+    let is_in_the_way = |outcome: &Outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded || !has_key);
+    if !report.ended(is_in_the_way).any(|(step, _)| step.layer == secrets::layer()) {
         return Ok(None);
     }
     let problems = problems(&report, printer);

@@ -2,6 +2,7 @@
 
 mod remembered;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,9 +11,10 @@ use castle_http::{Endpoint, Trust};
 use castle_layers::Site;
 use castle_layers::doctor::{Case, Finding, Verdict, examine, needs, pointless_after};
 use castle_proxmox::client::{Access, Client, Token};
-use castle_proxmox::model::{Release, pveum};
-use castle_secrets::redact;
+use castle_proxmox::model::{Refusal, Release, pveum};
+use castle_secrets::{Secret, redact};
 use castle_spec::model::Platform;
+use castle_spec::values::SecretReference;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -22,10 +24,13 @@ use crate::keeping::Kept;
 use crate::masking;
 use crate::output::{Exit, Printer};
 use crate::preflight;
+use crate::secret::members_there;
 use crate::stand::{Stand, Trouble};
 
 /// How long a host may take to be connected to when only its certificate is looked at.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The members of mappings that are secret: of an identity of the vault, and of credentials for repositories.
+const SECRET_PARTS: [&str; 4] = ["clientSecret", "password", "bearerToken", "identity"];
 /// Whom `--pveum` makes.
 const USER: &str = "castle@pve";
 
@@ -55,7 +60,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, doors: &Doors, printer: &mut Print
         return Ok(commands(args, &kept, &site, printer).await);
     }
     let probe_addresses = matches!(kept.castle.platform.value, Platform::Proxmox(_));
-    match hypervisor::connect(&kept, printer).await {
+    match hypervisor::reach(&kept).await {
         Ok(client) => Ok(visit(Stand::at(kept, client, site), probe_addresses, &args.path, printer).await),
         Err(why) => {
             let mut findings = unequipped(&site, probe_addresses, &why);
@@ -67,6 +72,14 @@ pub(crate) async fn doctor(args: &DoctorArgs, doors: &Doors, printer: &mut Print
                 *reached = reachable(&kept, proxmox.endpoint.as_str()).await;
             }
             findings.extend(remembered::state(&kept).await);
+            findings.push(Finding::not_asked("machines", "castle does not get that far"));
+            if why.starts_with(hypervisor::ABSENT) {
+                // The vault may be in it, and manifests are made for who is in that.
+                findings.extend(["vault", "manifests"].map(|check| Finding::not_asked(check, hypervisor::ABSENT)));
+            } else {
+                findings.extend(vault(&kept).await);
+                findings.extend(remembered::manifests(&kept).await);
+            }
             findings.extend(preflight::look(&kept).await.findings());
             findings.extend(plain_secrets(&kept).await);
             Ok(tell(&kept, &findings, &args.path, printer))
@@ -100,7 +113,7 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
     };
     let mut findings = examine(case).await;
     for finding in findings.iter_mut().filter(|it| it.check == "certificate" && it.verdict == Verdict::Wrong) {
-        if let Some(fingerprint) = fingerprint_seen(kept).await {
+        if let Some(Ok(fingerprint)) = fingerprint_seen(kept).await {
             finding.evidence = format!("{}; the fingerprint of what is there: {fingerprint}", finding.evidence);
             finding.next = format!(
                 "on the host: pvenode cert info; if it shows the same, write into castle.yaml, under platform.proxmox: fingerprint: \"{fingerprint}\""
@@ -120,18 +133,38 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
 async fn plain_secrets(kept: &Kept) -> Vec<Finding> {
     let mut findings = Vec::new();
     for reference in kept.castle.references() {
-        let Ok(secret) = kept.secret(&reference.value).await else { continue };
-        if !redact::is_masked(secret.expose()) {
+        for (name, _) in secret_parts(kept, &reference.value).await.iter().filter(|(_, part)| !is_masked(part)) {
             let evidence = format!(
                 "is too short or too plain to be masked: castle takes a secret out of all that it prints only if it has {} letters or more, four of them \
                  different",
                 redact::SHORTEST
             );
             let next = "replace it by a longer one, drawn by chance";
-            findings.push(Finding::warning("secrets", reference.value.to_string(), evidence).next(next));
+            findings.push(Finding::warning("secrets", name.clone(), evidence).next(next));
         }
     }
     findings
+}
+
+fn is_masked(part: &Secret) -> bool {
+    redact::is_masked(part.expose())
+}
+
+/// The secret parts of what a reference refers to, each with its name: the text, or members of a mapping in a SOPS file or of an object.
+async fn secret_parts(kept: &Kept, reference: &SecretReference) -> Vec<(String, Secret)> {
+    let named = |(name, part): (String, Secret)| (format!("{reference} ({name})"), part);
+    if let SecretReference::Sops { file, path } = reference {
+        let file = kept.file.parent().unwrap_or(Path::new("")).join(file);
+        let parts = members_there(&file, path, &SECRET_PARTS, &kept.doors).unwrap_or_default();
+        if !parts.is_empty() {
+            return parts.into_iter().map(named).collect();
+        }
+    }
+    let Ok(secret) = kept.secret(reference).await else { return Vec::new() };
+    let object: Option<BTreeMap<String, String>> = serde_json::from_str(secret.expose()).ok();
+    let Some(object) = object else { return vec![(reference.to_string(), secret)] };
+    let parts = object.into_iter().filter(|(name, _)| SECRET_PARTS.contains(&name.as_str()));
+    parts.map(|(name, part)| named((name, Secret::from(part)))).collect()
 }
 
 /// Whether the castle's vault lets castle in, if there is one.
@@ -169,7 +202,12 @@ fn unequipped(site: &Site, probe_addresses: bool, why: &str) -> Vec<Finding> {
     let before = BEFORE.into_iter().take_while(|name| *name != check);
     let mut findings: Vec<Finding> =
         before.map(|name| Finding::not_asked(name, "there is nothing to ask with")).collect();
-    findings.push(Finding::wrong(check, "", why).next(next));
+    let (why, told) = why.split_once("\n  next: ").unwrap_or((why, next));
+    findings.push(match why.starts_with(hypervisor::ABSENT) {
+        // Nothing is wrong with what nobody has started yet.
+        true => Finding { verdict: Verdict::Unknown, ..Finding::wrong(check, "", why).next(told) },
+        false => Finding::wrong(check, "", why).next(told),
+    });
     findings.extend(pointless_after(check, site, probe_addresses, "castle does not get that far"));
     findings
 }
@@ -177,19 +215,20 @@ fn unequipped(site: &Site, probe_addresses: bool, why: &str) -> Vec<Finding> {
 /// Whether something answers where the file says that Proxmox is: whoever it is, for nothing is sent.
 async fn reachable(kept: &Kept, endpoint: &str) -> Finding {
     match fingerprint_seen(kept).await {
-        Some(fingerprint) => {
+        Some(Ok(fingerprint)) => {
             let evidence = format!(
                 "something answers, with the certificate {fingerprint}; whether it is Proxmox is not known without a token"
             );
             Finding::warning("reachable", endpoint, evidence)
         }
-        None => Finding::wrong("reachable", endpoint, "nothing answers that shows a certificate")
+        Some(Err(refusal)) => Finding::wrong("reachable", endpoint, refusal.sentence)
             .next("mend platform.proxmox.endpoint in castle.yaml, or the way there"),
+        None => Finding::not_asked("reachable", "there is no way to try it"),
     }
 }
 
-/// The fingerprint of the certificate that is shown, whoever shows it. No token is sent: the connection ends before.
-async fn fingerprint_seen(kept: &Kept) -> Option<String> {
+/// The fingerprint of the certificate that is shown, whoever shows it; or what was seen instead. No token is sent: the connection ends before.
+async fn fingerprint_seen(kept: &Kept) -> Option<Result<String, Refusal>> {
     let Platform::Proxmox(proxmox) = &kept.castle.platform.value else { return None };
     let access = Access {
         endpoint: Endpoint::parse(proxmox.endpoint.as_str()).ok()?,
@@ -199,8 +238,8 @@ async fn fingerprint_seen(kept: &Kept) -> Option<String> {
     };
     let refusal =
         Client::new(access, kept.doors.dial(CONNECT_TIMEOUT), kept.doors.clock.clone()).ok()?.release().await.err()?;
-    let (_, rest) = refusal.sentence.split_once("the fingerprint ")?;
-    Some(rest.split(',').next()?.to_owned())
+    let shown = refusal.sentence.split_once("the fingerprint ").and_then(|(_, rest)| rest.split(',').next());
+    Some(shown.map(str::to_owned).ok_or(refusal))
 }
 
 fn tell(kept: &Kept, findings: &[Finding], path: &Path, printer: &mut Printer) -> Exit {
@@ -249,7 +288,7 @@ async fn commands(args: &DoctorArgs, kept: &Kept, site: &Site, printer: &mut Pri
     let is_proxmox = matches!(kept.castle.platform.value, Platform::Proxmox(_));
     let asked = match (args.release, is_proxmox) {
         (Some(major), _) => Some(Release { major, minor: 0 }),
-        (None, true) => match hypervisor::connect(kept, printer).await {
+        (None, true) => match hypervisor::reach(kept).await {
             Ok(client) => client.release().await.ok(),
             Err(_) => None,
         },
@@ -274,6 +313,7 @@ async fn commands(args: &DoctorArgs, kept: &Kept, site: &Site, printer: &mut Pri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rehearsal::fixture::{SMALL, in_a_world, stand, written};
 
     #[test]
     fn a_finding_is_one_line_and_what_to_do_another() {
@@ -282,6 +322,33 @@ mod tests {
         let expected = "WRONG  pool       blue: there is no such pool\n       next: as root: pveum pool add blue";
         assert_eq!(plain(&wrong), expected);
         assert_eq!(plain(&Finding::not_asked("hosts", "so")), "?      hosts      not asked: so");
+    }
+
+    /// Goal: a reference to a mapping is looked at, too. Method: the identity of a vault, of which castle knows one member to be secret.
+    #[test]
+    fn the_secret_parts_of_a_mapping_are_looked_at() {
+        let script = written(SMALL);
+        let parts = in_a_world(&script, 1, async |life| {
+            let kept = stand(life).await.kept;
+            let mut all = Vec::new();
+            for reference in kept.castle.references() {
+                all.extend(secret_parts(&kept, &reference.value).await.into_iter().map(|(name, _)| name));
+            }
+            all
+        });
+        assert!(parts.contains(&"sops:secrets.enc.yaml#infisical (clientSecret)".to_owned()), "{parts:?}");
+        assert!(parts.contains(&"sops:secrets.enc.yaml#proxmox.token".to_owned()), "{parts:?}");
+        assert!(!parts.iter().any(|name| name.contains("clientId")), "{parts:?}");
+    }
+
+    #[test]
+    fn nothing_is_wrong_with_a_datacenter_that_nobody_has_started() {
+        let text = include_str!("../../../../templates/proxmox.yaml").replace("PROJECT", "blue");
+        let site = Site::of(&castle_spec::read(text.as_bytes()).castle.unwrap());
+        let why = format!("{}: so\n  next: castle up starts one", hypervisor::ABSENT);
+        let findings = unequipped(&site, true, &why);
+        assert!(findings.iter().all(|found| found.verdict == Verdict::Unknown), "{findings:?}");
+        assert_eq!((findings[0].check, findings[0].next.as_str()), ("reachable", "castle up starts one"));
     }
 
     #[test]

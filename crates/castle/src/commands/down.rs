@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use castle_engine::{CastleId, Fault, StateError, lineage};
 use castle_layers::platform::{self, Doomed, Whose};
+use castle_proxmox::steps::unstick;
 use clap::Args;
 
 use crate::commands::confirm::confirmed;
@@ -116,7 +117,7 @@ pub(crate) struct Found {
 pub(crate) async fn doomed(stand: &Stand, castle: &CastleId, keep_image: bool) -> Result<Found, Trouble> {
     let recorded = match Recorded::read(&stand.window(castle)).await {
         // Whoever cannot read what is written down goes by the marks within the range.
-        Err(StateError::Store(error)) => return Err(Trouble::Failed(error.to_string())),
+        Err(StateError::Store(error)) => return Err(Trouble::of(&error)),
         recorded => recorded.ok().flatten(),
     };
     let mut found = platform::found(&stand.ground_of(castle, recorded.as_ref())).await?;
@@ -145,6 +146,7 @@ pub(crate) fn left_alone(guest: &Doomed) -> String {
     let why = match guest.whose {
         Whose::Ours => "this castle's".to_owned(),
         Whose::Astray => "with this castle's mark, outside of its vmids".to_owned(),
+        Whose::Stuck => format!("whose removal was cut off: {}", unstick(*vmid, host)),
         Whose::Later(life) => format!("this castle's in life {life}, of which its state does not know"),
         Whose::Others => "another castle's".to_owned(),
         Whose::Copied(original) => {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use castle_engine::{Outcome, Report};
+use castle_engine::{Impact, Outcome, Report};
 use castle_layers::cluster::Rolling;
 use castle_layers::layer_of;
 use clap::Args;
@@ -42,6 +42,8 @@ struct Drifted {
     what: String,
     is: Option<String>,
     wanted: Option<String>,
+    /// Whether `castle up` brings it about by itself.
+    is_ours: bool,
 }
 
 impl Drifted {
@@ -57,7 +59,7 @@ impl Drifted {
 }
 
 pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
+    let stand = Stand::look_at(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
     stand.knock().await?;
     // What can be looked at is, and that the rest was not is an error all the same.
     let unseen = stand.furnishing().await.err().map(|trouble| trouble.told().to_owned());
@@ -70,7 +72,7 @@ pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer
         let found = differing(&stand, &report).await?;
         return Ok(tell(&stand, &report, &found, unseen, printer));
     }
-    let signals = doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
+    let signals = doors.signals().map_err(|error| Trouble::of(&error))?;
     let mut last = None;
     loop {
         let report = look(&stand).await?;
@@ -88,9 +90,9 @@ pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer
 async fn look(stand: &Stand) -> Result<Report, Trouble> {
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, true);
-    let (survey, placed) = stand.lay_out(&ground).await?;
-    let graph =
-        stand.raise(&ground, &stand.window(&identity.castle), &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
+    let window = stand.window(&identity.castle);
+    let (survey, placed) = stand.lay_out(&ground, &window).await?;
+    let graph = stand.raise(&ground, &window, &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
     Ok(stand.look(&graph, &identity.castle).await)
 }
 
@@ -103,6 +105,7 @@ async fn differing(stand: &Stand, report: &Report) -> Result<Vec<Drifted>, Troub
             what: what.to_owned(),
             is: is.clone(),
             wanted: wanted.clone(),
+            is_ours: change.impact != Impact::Replace,
         };
         if change.differences.is_empty() {
             found.push(one(&change.verb, &None, &None));
@@ -113,11 +116,12 @@ async fn differing(stand: &Stand, report: &Report) -> Result<Vec<Drifted>, Troub
     }
     found.extend(report.outcomes.iter().filter_map(|(step, outcome)| match outcome {
         Outcome::Waiting { subject, evidence } => {
-            Some(Drifted { step: step.to_string(), what: format!("{subject}: {evidence}"), is: None, wanted: None })
+            let what = format!("{subject}: {evidence}");
+            Some(Drifted { step: step.to_string(), what, is: None, wanted: None, is_ours: true })
         }
         // Castle leaves it to whoever has it; that it differs is no less true.
         Outcome::Failed { fault } if fault.guarded => {
-            Some(Drifted { step: step.to_string(), what: fault.to_string(), is: None, wanted: None })
+            Some(Drifted { step: step.to_string(), what: fault.to_string(), is: None, wanted: None, is_ours: false })
         }
         _ => None,
     }));
@@ -126,6 +130,7 @@ async fn differing(stand: &Stand, report: &Report) -> Result<Vec<Drifted>, Troub
         what: unwanted.with_next().replace("\n  next: ", "; next: "),
         is: None,
         wanted: None,
+        is_ours: false,
     }));
     Ok(found)
 }
@@ -143,7 +148,8 @@ fn tell(stand: &Stand, report: &Report, found: &[Drifted], unseen: Option<&str>,
         (false, _) => {
             printer.say(&table(&rows));
             let cure = match guarded {
-                0 => "castle up --deep puts it right",
+                0 if found.iter().all(|drifted| drifted.is_ours) => "castle up --deep puts it right",
+                0 => "castle plan tells what castle up would do, and what it leaves to you",
                 _ => "castle up changes nothing before it is settled what is not castle's to change",
             };
             printer.say(&format!("\n{} is not as its file says: {cure}.", stand.kept.name()));

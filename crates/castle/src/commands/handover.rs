@@ -23,7 +23,7 @@ use crate::commands::owners::api_access;
 use crate::components::Manifests;
 use crate::doors::Doors;
 use crate::drive::{Setting, conclude, drive, problems};
-use crate::keeping::Kept;
+use crate::keeping::{ANOTHER_LIFE, Kept};
 use crate::masking;
 use crate::output::{Exit, Printer};
 use crate::stand::{REACHING, Trouble, while_held};
@@ -154,10 +154,10 @@ fn agreed(args: &HandoverArgs, kept: &Kept, to: Keeper) -> Result<ComponentName,
 async fn wanted_objects(args: &HandoverArgs, doors: &Doors, name: ComponentName) -> Result<Vec<Object>, Trouble> {
     let manifests = Manifests::open(doors, &args.path, args.mirror.as_deref())?;
     let chosen = choose(&manifests.castle, manifests.lock.as_ref(), manifests.supply.mirror().is_some());
-    let chosen = chosen.map_err(|error| Trouble::Failed(error.to_string()))?;
+    let chosen = chosen.map_err(|error| Trouble::of(&error))?;
     let Some(chosen) = chosen.iter().find(|chosen| chosen.wanted.name == name) else { return Ok(Vec::new()) };
     let fit = Fit::of(&manifests.castle, &manifests.nodes);
-    manifests.supply.objects(chosen, &fit).await.map_err(|error| Trouble::Failed(error.to_string()))
+    manifests.supply.objects(chosen, &fit).await.map_err(|error| Trouble::of(&error))
 }
 
 impl Move<'_> {
@@ -187,7 +187,14 @@ impl Move<'_> {
             return Err(Trouble::Refused("nothing was changed: answer yes, or give --yes".to_owned()));
         }
         let held = kept.lease(Taking::Politely, 0).await?;
-        let driven = while_held(&held.lease, self.drive(&castle, &held.lease, printer)).await;
+        let work = async {
+            // Whatever decides is read once more, now that nobody else writes.
+            if kept.castle_id().await.map_err(Trouble::Failed)? != Some(castle.clone()) {
+                return Err(Trouble::Refused(kept.moved_on(ANOTHER_LIFE)));
+            }
+            self.drive(&castle, &held.lease, printer).await
+        };
+        let driven = while_held(&held.lease, work).await;
         // A lease that cannot be given back runs out by itself.
         let _ = held.lease.release().await;
         let driven = driven?;
@@ -215,7 +222,7 @@ impl Move<'_> {
             Keeper::Castle => take(&mut graph, &api, &self.objects, &self.mark),
             Keeper::Flux => give(&mut graph, &api, &self.mark),
         }
-        graph.build().map_err(|error| Trouble::Failed(error.to_string()))
+        graph.build().map_err(|error| Trouble::of(&error))
     }
 
     /// What would be done.
@@ -234,7 +241,7 @@ impl Move<'_> {
         printer: &mut Printer,
     ) -> Result<crate::drive::Driven, Trouble> {
         let (doors, seal) = (&self.kept.doors, self.kept.seal().map_err(Trouble::Failed)?);
-        let signals = doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
+        let signals = doors.signals().map_err(|error| Trouble::of(&error))?;
         let setting = Setting {
             verb: "handover",
             castle: castle.clone(),

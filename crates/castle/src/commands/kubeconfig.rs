@@ -25,6 +25,6 @@ pub(crate) async fn kubeconfig(args: &KubeconfigArgs, doors: &Doors, printer: &m
     let address = api_address(&kept.castle, &kept.nodes);
     let name = kept.castle.castle.as_str();
     let text = clients::kubeconfig(&bundle, name, &address, args.issue.lifetime(), issuers(&kept)).await;
-    let text = text.map_err(|error| Trouble::Failed(error.to_string()))?;
+    let text = text.map_err(|error| Trouble::of(&error))?;
     args.issue.deliver("kubeconfig", &kept, &text, clients::merge_kubeconfig, printer)
 }

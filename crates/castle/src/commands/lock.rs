@@ -102,7 +102,7 @@ async fn check(manifests: &Manifests, name: &str, printer: &mut Printer) -> Resu
 async fn pinned(manifests: &Manifests, want: &WantedComponent) -> Result<Entry, Trouble> {
     let supply = &manifests.supply;
     let measured = async |source: Source| {
-        let bytes = supply.measure(want.name, &source).await.map_err(|error| Trouble::Failed(error.to_string()))?;
+        let bytes = supply.measure(want.name, &source).await.map_err(|error| Trouble::of(&error))?;
         Ok(Entry { version: want.version.clone(), source, sha256: digest(&bytes) })
     };
     if let Some(file) = &want.source {

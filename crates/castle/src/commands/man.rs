@@ -5,6 +5,8 @@ use clap::{Args, CommandFactory};
 
 use crate::cli::Cli;
 use crate::output::{Exit, Printer};
+use crate::stand::end;
+use crate::writing::{Place, Readers};
 
 /// Write the manual pages into a folder
 #[derive(Debug, Args)]
@@ -23,8 +25,9 @@ pub(crate) fn run(args: &ManArgs, disk: &dyn Disk, printer: &mut Printer) -> Exi
         return printer.failed("man", &error.to_string());
     }
     for (name, page) in &pages {
-        if let Err(error) = disk.replace(&args.folder.join(name), page, 0o644) {
-            return printer.failed("man", &error.to_string());
+        let place = Place::find(disk, &args.folder.join(name));
+        if let Err(trouble) = place.and_then(|place| place.write(disk, page, Readers::AsBeforeOrAll)) {
+            return end("man", Err(trouble), printer);
         }
     }
     let written: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();

@@ -19,6 +19,7 @@ use crate::components::Manifests;
 use crate::doors::Doors;
 use crate::output::{Exit, Printer, table};
 use crate::stand::Trouble;
+use crate::writing::{Place, Readers};
 
 /// Carry the manifests of the cluster's components to where there is no way to the web
 #[derive(Debug, Args)]
@@ -52,17 +53,17 @@ enum What {
 pub(crate) async fn mirror(args: &MirrorArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     match &args.what {
         What::Pull { folder, path, mirror } => {
-            pull(folder, &Manifests::open(doors, path, mirror.as_deref())?, printer).await
+            pull(folder, doors, &Manifests::open(doors, path, mirror.as_deref())?, printer).await
         }
         What::Verify { mirror } => verify(mirror, doors, printer),
     }
 }
 
-async fn pull(folder: &Path, manifests: &Manifests, printer: &mut Printer) -> Result<Exit, Trouble> {
+async fn pull(folder: &Path, doors: &Doors, manifests: &Manifests, printer: &mut Printer) -> Result<Exit, Trouble> {
     // Stand-ins need no mirror: what is fetched is for castles that want upstream's.
     let chosen = choose(&manifests.castle, manifests.lock.as_ref(), true);
     let chosen = chosen.map_err(|error| Trouble::Invalid(error.to_string()))?;
-    let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
+    let failed = |error: &dyn std::fmt::Display| Trouble::of(error);
     let disk = manifests.disk.as_ref();
     let fit = Fit::of(&manifests.castle, &manifests.nodes);
     let mut texts = Vec::new();
@@ -73,7 +74,8 @@ async fn pull(folder: &Path, manifests: &Manifests, printer: &mut Printer) -> Re
     disk.create_dir_all(folder, 0o755).map_err(|error| failed(&error))?;
     let mut all = already(&manifests.disk, folder)?;
     for (listed, text) in &texts {
-        disk.replace(&folder.join(&listed.file), text.as_bytes(), 0o644).map_err(|error| failed(&error))?;
+        let place = Place::judge(doors, &folder.join(&listed.file))?;
+        place.write(disk, text.as_bytes(), Readers::AsBeforeOrAll)?;
         all.retain(|old| {
             old.file != listed.file && (old.component, &old.version) != (listed.component, &listed.version)
         });
@@ -81,7 +83,8 @@ async fn pull(folder: &Path, manifests: &Manifests, printer: &mut Printer) -> Re
     }
     all.sort_by(|one, two| (one.component, &one.version).cmp(&(two.component, &two.version)));
     // The index last: what it lists is there.
-    disk.replace(&folder.join(INDEX), write_index(&all).as_bytes(), 0o644).map_err(|error| failed(&error))?;
+    let index = Place::judge(doors, &folder.join(INDEX))?;
+    index.write(disk, write_index(&all).as_bytes(), Readers::AsBeforeOrAll)?;
 
     let images: BTreeSet<&String> = texts.iter().flat_map(|(listed, _)| &listed.images).collect();
     let head = ["component", "version", "file"].map(str::to_owned);
@@ -100,7 +103,7 @@ async fn pull(folder: &Path, manifests: &Manifests, printer: &mut Printer) -> Re
 /// What the index says of a manifest. Its images are those of the objects that the castle will have.
 fn listed(component: ComponentName, entry: &Entry, text: &str, fit: &Fit) -> Result<Listed, Trouble> {
     let objects = manifest(text).map_err(|error| Trouble::Failed(format!("{component}: {error}")))?;
-    let objects = adapt(component, &objects, fit).map_err(|error| Trouble::Failed(error.to_string()))?;
+    let objects = adapt(component, &objects, fit).map_err(|error| Trouble::of(&error))?;
     let file = match &entry.source {
         Source::Mirror(file) => file.clone(),
         _ => format!("{component}-{}.yaml", entry.version),
@@ -132,7 +135,7 @@ fn verify(place: &Path, doors: &Doors, printer: &mut Printer) -> Result<Exit, Tr
     let mut rows = vec![["component", "version", "file", "state"].map(str::to_owned)];
     let (mut files, mut is_whole): (Vec<Value>, bool) = (Vec::new(), true);
     for listed in mirror.listed() {
-        let found = mirror.look(listed).map_err(|error| Trouble::Failed(error.to_string()))?;
+        let found = mirror.look(listed).map_err(|error| Trouble::of(&error))?;
         is_whole &= found == Found::Whole;
         let (word, told) = match found {
             Found::Whole => ("whole", "whole".to_owned()),

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::output::{Exit, Printer};
+use crate::writing::{Place, Readers};
 
 /// The repository that Flux will follow, to begin with: where its files go, and what is in them.
 macro_rules! gitops {
@@ -203,7 +204,10 @@ fn write(disk: &dyn Disk, stamp: &Stamp) -> Result<Outcome, String> {
             disk.create_new(&stamp.path, text, 0o644).map(|()| Outcome::Written).map_err(|error| error.to_string())
         }
         State::Unfinished => {
-            disk.replace(&stamp.path, text, 0o644).map(|()| Outcome::Written).map_err(|error| error.to_string())
+            // It may be a link: what it leads to is ended, and the link stays.
+            let written =
+                Place::find(disk, &stamp.path).and_then(|place| place.write(disk, text, Readers::AsBeforeOrAll));
+            written.map(|()| Outcome::Written).map_err(|trouble| trouble.told().to_owned())
         }
     }
 }

@@ -92,7 +92,7 @@ pub(crate) async fn api_access(kept: &Kept) -> Result<Access, Trouble> {
 /// Castle's client of the castle's API.
 pub(crate) async fn connect(kept: &Kept) -> Result<Api, Trouble> {
     let api = Api::new(&api_access(kept).await?, kept.doors.dial(REACHING), kept.doors.clock.clone());
-    api.map_err(|error| Trouble::Failed(error.to_string()))
+    api.map_err(|error| Trouble::of(&error))
 }
 
 fn unreached(kept: &Kept, trouble: &dyn std::fmt::Display) -> Trouble {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use castle_engine::{Change, Impact, Outcome, Report};
 use clap::Args;
-use futures_util::future::join;
+use futures_util::future::join3;
 use serde_json::{Value, json};
 
+use crate::addresses;
 use crate::doors::Doors;
 use crate::drive::{problems, remembered};
 use crate::furnish::Unwanted;
@@ -15,7 +16,7 @@ use crate::output::{Exit, Printer, table};
 use crate::planned::Planned;
 use crate::preflight::preflight;
 use crate::stand::{Foreseen, Stand, Trouble};
-use crate::standing::vanished;
+use crate::standing::{is_marked, vanished};
 
 /// Show what `up` would do, and what that means for what exists
 ///
@@ -43,19 +44,26 @@ pub(crate) struct PlanArgs {
 }
 
 pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
+    let stand = Stand::plan_at(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
     let stand = stand.with_removal(&args.remove)?;
     stand.knock().await?;
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
-    let (survey, placed) = stand.lay_out(&ground).await?;
     let window = stand.window(&identity.castle);
+    let (survey, placed) = stand.lay_out(&ground, &window).await?;
     if let Some(fault) = vanished(&stand, &window, &ground, &survey).await? {
         return Err(fault.into());
     }
+    let has_nodes = survey.guests.values().any(|row| is_marked(&ground, row) && row.is_template() != Some(true));
+    // Of nodes that are there, their steps tell more.
+    if !has_nodes {
+        stand.hold_secrets(&identity).await?;
+    }
     let manifests = stand.furnishing().await?.manifests();
     let foreseen = stand.foresee(&ground, &window, &survey, &placed);
-    let (foreseen, preflight) = join(foreseen, preflight(&stand.kept, manifests)).await;
+    let occupied = addresses::occupied(&stand, &survey);
+    let (foreseen, preflight, occupied) = join3(foreseen, preflight(&stand.kept, manifests), occupied).await;
+    let is_kept_off = preflight.is_in_the_way() || !occupied.is_empty();
     let Foreseen { graph, report, .. } = foreseen?;
     let graph = graph.predicted_by(&remembered(stand.kept.doors.disk.as_ref(), &stand.kept.own_folder()));
     let predicted = graph.predicted();
@@ -69,7 +77,7 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
         })
         .collect();
     let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
-    let is_refused = failed > 0 || preflight.is_in_the_way();
+    let is_refused = failed > 0 || is_kept_off;
     match (actions.is_empty(), waiting.is_empty()) {
         (false, _) => show(&stand, &actions, predicted, printer),
         // Where something is in the way, that is what is told.
@@ -97,7 +105,7 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
     let (result, exit) = match () {
         () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),
         () if failed > 0 => ("failed", Exit::Failed),
-        () if preflight.is_in_the_way() => ("refused", Exit::Refused),
+        () if is_kept_off => ("refused", Exit::Refused),
         () if actions.is_empty() => ("unchanged", Exit::Done),
         () if args.exit_code => ("planned", Exit::Differs),
         () => ("planned", Exit::Done),
@@ -110,8 +118,9 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
     }
     let mut problems = problems(&report, printer);
     problems.extend(preflight.tell(printer));
+    problems.extend(addresses::tell(&occupied, printer));
     match &args.out {
-        Some(file) if failed == 0 && !preflight.is_in_the_way() => {
+        Some(file) if failed == 0 && !is_kept_off => {
             let planned = Planned::of(&stand.kept, &identity, &report, &placed, args.deep)?;
             planned.write(&stand.kept.doors, file)?;
             printer.say(&format!("Kept in {0}: castle up {1} --plan {0}", file.display(), args.path.display()));
@@ -130,7 +139,7 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
     if !unwanted.is_empty() {
         object["unwanted"] = unwanted.iter().map(Unwanted::object).collect();
     }
-    if let (Some(file), 0) = (&args.out, failed) {
+    if let (Some(file), false) = (&args.out, is_refused) {
         object["file"] = json!(file);
     }
     printer.result(&object);

@@ -262,11 +262,38 @@ fn failed(error: impl Into<Fault>) -> Trouble {
     error.into().into()
 }
 
-/// The note, if there is one. One that cannot be read, or is of a newer castle, is of no use to this one.
+/// What a note says.
+#[derive(Debug, PartialEq, Eq)]
+enum Noted {
+    Begun(Begun),
+    /// Nothing that anybody could use.
+    Damaged,
+    /// Something that only a newer castle knows: this is its format.
+    Newer(u64),
+}
+
+impl Noted {
+    fn read(bytes: &[u8]) -> Self {
+        let note: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        match note["format"].as_u64() {
+            Some(format) if format > FORMAT => Self::Newer(format),
+            _ => serde_json::from_value(note).map_or(Self::Damaged, Self::Begun),
+        }
+    }
+}
+
+/// The note, if there is one that can be read. One of a newer castle is left to that.
 async fn find(kept: &Kept) -> Result<Option<Begun>, Trouble> {
     let found = kept.store.get(&key_of(kept)).await.map_err(failed)?;
-    let begun = found.and_then(|found| serde_json::from_slice::<Begun>(&found.bytes).ok());
-    Ok(begun.filter(|begun| begun.format == FORMAT))
+    match found.map(|found| Noted::read(&found.bytes)) {
+        Some(Noted::Begun(begun)) => Ok(Some(begun)),
+        Some(Noted::Newer(format)) => Err(Trouble::Refused(format!(
+            "a newer castle has begun a rebirth of {} ({} has format {format}; this one knows {FORMAT}): use that one",
+            kept.name(),
+            key_of(kept)
+        ))),
+        Some(Noted::Damaged) | None => Ok(None),
+    }
 }
 
 async fn note(kept: &Kept, begun: &Begun) -> Result<(), Trouble> {
@@ -279,9 +306,9 @@ async fn note(kept: &Kept, begun: &Begun) -> Result<(), Trouble> {
 
 /// The castle stands, or was taken down for itself: whatever rebirth was begun has ended.
 pub(crate) async fn settle(kept: &Kept) -> Result<(), Trouble> {
-    match kept.store.get(&key_of(kept)).await.map_err(failed)? {
-        Some(_) => kept.store.delete(&key_of(kept)).await.map_err(failed),
-        None => Ok(()),
+    match kept.store.get(&key_of(kept)).await.map_err(failed)?.map(|found| Noted::read(&found.bytes)) {
+        Some(Noted::Begun(_) | Noted::Damaged) => kept.store.delete(&key_of(kept)).await.map_err(failed),
+        Some(Noted::Newer(_)) | None => Ok(()),
     }
 }
 
@@ -350,6 +377,20 @@ mod tests {
         // One that never stood had nothing to take down, and has a lineage of its own by now.
         let unborn = Begun { lineage: UNBORN.to_owned(), generation: 1, ..begun(false, Some(0)) };
         assert!(unborn.is_about(&castle("a", 1)) && unborn.is_down(&castle("a", 1)));
+    }
+
+    #[test]
+    fn the_recorded_note_is_written_and_read_and_that_of_a_newer_castle_is_not_taken_for_damaged() {
+        const RECORDED: &str =
+            r#"{"format":1,"lineage":"a","generation":3,"keep_identity":true,"down":{"secs":2,"nanos":0}}"#;
+        const UNENDED: &str = r#"{"format":1,"lineage":"a","generation":3,"keep_identity":false,"down":null}"#;
+        for (note, recorded) in [(begun(true, Some(2)), RECORDED), (begun(false, None), UNENDED)] {
+            assert_eq!(serde_json::to_string(&note).unwrap(), recorded);
+            assert_eq!(Noted::read(recorded.as_bytes()), Noted::Begun(note));
+        }
+        let newer = RECORDED.replace("\"format\":1", "\"format\":2").replace("keep_identity", "keeps");
+        assert_eq!(Noted::read(newer.as_bytes()), Noted::Newer(2));
+        assert_eq!(Noted::read(&RECORDED.as_bytes()[..20]), Noted::Damaged);
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(crate) async fn rehearse(args: &RehearseArgs, doors: &Doors, printer: &mut P
         if refused.is_some() {
             break;
         }
-        for rehearsed in try_worlds(&script, seeds).map_err(|error| Trouble::Failed(error.to_string()))? {
+        for rehearsed in try_worlds(&script, seeds).map_err(|error| Trouble::of(&error))? {
             if let Some(refusal) = &rehearsed.refused {
                 refused = Some(refusal.clone());
                 continue;

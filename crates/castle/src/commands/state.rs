@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::commands::confirm::confirmed;
 use crate::doors::Doors;
-use crate::keeping::Kept;
+use crate::keeping::{ANOTHER_LIFE, Kept};
 use crate::output::{Exit, Printer, ago, table};
 
 /// Look at what castle remembers of a castle, and bring an older memory back
@@ -123,6 +123,11 @@ async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &m
         return Ok(printer.refused("state", "nothing was written: answer yes, or give --yes"));
     }
     let held = kept.lease(Taking::Politely, 0).await.map_err(|denied| denied.to_string())?;
+    // Somebody else may have begun or ended a life meanwhile.
+    if kept.castle_id().await? != Some(castle.clone()) {
+        let _ = held.lease.release().await;
+        return Err(kept.moved_on(ANOTHER_LIFE));
+    }
     let mut written = state.restore(layer, serial, held.lease.epoch()).await.map_err(|error| error.to_string());
     if let (Ok(_), Some(life)) = (&written, life)
         && let Err(error) = lineage::go_back(kept.store.as_ref(), &castle, life).await

@@ -22,6 +22,9 @@ use crate::standing::vanished;
 /// The state of a machine of this castle that its file does not name.
 const LEFT_OUT: &str = "not in the file any more";
 
+/// That a part of the castle is not known.
+const UNSEEN: &str = "What is inside of the cluster was not looked at";
+
 /// All layers, in the order they stand on each other.
 const LAYERS: [&str; 6] = ["secrets", "platform", "engine", "networking", "storage", "gitops"];
 
@@ -40,15 +43,17 @@ pub(crate) struct StatusArgs {
 }
 
 pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
-    if let Err(trouble) = stand.furnishing().await {
-        printer.complain_to_people(&format!("What is inside of the cluster is not looked at: {}\n", trouble.told()));
+    let stand = Stand::look_at(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
+    // What can be looked at is, and that the rest was not is told.
+    let unseen = stand.furnishing().await.err().map(|trouble| trouble.told().to_owned());
+    if let Some(why) = &unseen {
+        printer.complain_to_people(&format!("{UNSEEN}: {why}\n"));
         stand.leave_inside();
     }
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, args.deep);
-    let (survey, placed) = stand.lay_out(&ground).await?;
     let window = stand.window(&identity.castle);
+    let (survey, placed) = stand.lay_out(&ground, &window).await?;
     let graph = stand.raise(&ground, &window, &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
     let report = stand.look(&graph, &identity.castle).await;
     let mut rows = vec![["node", "role", "vmid", "host", "address", "state"].map(str::to_owned)];
@@ -86,15 +91,18 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
     gates.extend(gitops::gates(&stand.kept.castle));
     let gates: Vec<_> = gates.into_iter().map(|(step, claim)| (gate(&report, &step), step, claim)).collect();
     if is_there {
-        let answer =
-            |open: &Result<(), String>| open.as_ref().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
+        let answer = |open: &State| match open {
+            State::Well => "yes".to_owned(),
+            State::Ill(why) => format!("no: {why}"),
+            State::Unseen | State::Others => NOT_LOOKED_AT.to_owned(),
+        };
         let rows: Vec<[String; 2]> = gates.iter().map(|(open, _, claim)| [claim.clone(), answer(open)]).collect();
         printer.say(&format!("\n{}", table(&rows)));
     }
-    let layers = layers(&report);
-    let components = components(&stand, &report);
+    let layers = layers(&stand, &report, unseen.is_none());
+    let components = components(&stand, &report, unseen.is_none());
     if is_there {
-        let rows: Vec<[String; 2]> = layers.iter().map(|(layer, state)| [layer.clone(), word(state)]).collect();
+        let rows: Vec<[String; 2]> = layers.iter().map(|(layer, state)| [layer.clone(), state.word()]).collect();
         printer.say(&format!("\n{}", table(&rows)));
         if !components.is_empty() {
             let mut rows = vec![["component", "version", "owner", "state"].map(str::to_owned)];
@@ -116,10 +124,13 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
     if let Some(revision) = &revision {
         printer.say(&format!("\nFlux has applied {revision}."));
     }
-    let standing = report.is_done();
+    let standing = report.is_done() && unseen.is_none();
     let life = identity.castle.generation;
     let closing = match (standing, identity.is_born && is_there) {
         (true, _) => format!("\n{} stands as its file says (life {life}).", stand.kept.name()),
+        (false, true) if report.is_done() => {
+            format!("\n{} is as its file says as far as castle looked. {UNSEEN}.", stand.kept.name())
+        }
         (false, true) => format!(
             "\n{} is not as its file says: castle plan {} tells what is to do.",
             stand.kept.name(),
@@ -134,10 +145,10 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
     let mut told = json!({
         "verb": "status", "castle": stand.kept.castle.castle.as_str(), "result": "shown", "standing": standing,
         "generation": life, "nodes": objects,
-        "gates": gates.iter().map(|(open, step, _)| json!({"gate": step.to_string(), "open": open.is_ok(),
-            "evidence": open.as_ref().err()})).collect::<Vec<Value>>(),
-        "layers": layers.iter().map(|(layer, state)| json!({"layer": layer, "as_wanted": state.is_ok(),
-            "evidence": state.as_ref().err()})).collect::<Vec<Value>>(),
+        "gates": gates.iter().map(|(open, step, _)| json!({"gate": step.to_string(),
+            "open": open.is_well(), "evidence": open.evidence()})).collect::<Vec<Value>>(),
+        "layers": layers.iter().map(|(layer, state)| json!({"layer": layer, "as_wanted": state.is_well(),
+            "evidence": state.evidence()})).collect::<Vec<Value>>(),
         "components": components.iter().map(Seen::object).collect::<Vec<Value>>(),
         "kustomizations": following.iter().map(object).collect::<Vec<Value>>(),
         "handover": revision.map(|revision| json!({"revision": revision})),
@@ -148,6 +159,9 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
             _ => Value::Null,
         };
         told["copies"] = copies.iter().map(object).collect();
+    }
+    if let Some(why) = &unseen {
+        told["unseen"] = json!(why);
     }
     if !unwanted.is_empty() {
         told["unwanted"] = unwanted.iter().map(Unwanted::object).collect();
@@ -186,37 +200,89 @@ fn state(report: &Report, name: &str, is_there: bool) -> (String, bool) {
     }
 }
 
-/// Whether a gate is open, or why not.
-fn gate(report: &Report, step: &StepId) -> Result<(), String> {
-    match report.outcome(step) {
-        Some(Outcome::Done { .. }) => Ok(()),
-        Some(Outcome::Waiting { subject, evidence }) => Err(format!("{subject}: {evidence}")),
-        Some(Outcome::Failed { fault }) => Err(fault.to_string()),
-        _ => Err("cannot be asked yet".to_owned()),
+/// What is said of something that nobody looked at.
+const NOT_LOOKED_AT: &str = "not looked at";
+
+/// How a part of the castle is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// As the file says.
+    Well,
+    /// Not so, and why.
+    Ill(String),
+    /// Nobody looked: it may be either.
+    Unseen,
+    /// It is not castle's to tell.
+    Others,
+}
+
+impl State {
+    /// Of something inside of the cluster: that it is castle's is always asked, and alone does not make it well.
+    fn inside(self, is_looked_at: bool) -> Self {
+        if is_looked_at || self != Self::Well { self } else { Self::Unseen }
+    }
+
+    fn word(&self) -> String {
+        match self {
+            Self::Well => "as its file says".to_owned(),
+            Self::Ill(why) => why.clone(),
+            Self::Unseen => NOT_LOOKED_AT.to_owned(),
+            Self::Others => "not castle's to tell".to_owned(),
+        }
+    }
+
+    /// Nothing where that is not known.
+    fn is_well(&self) -> Option<bool> {
+        match self {
+            Self::Well => Some(true),
+            Self::Ill(_) => Some(false),
+            Self::Unseen | Self::Others => None,
+        }
+    }
+
+    fn evidence(&self) -> Option<&str> {
+        match self {
+            Self::Well | Self::Others => None,
+            Self::Ill(why) => Some(why),
+            Self::Unseen => Some(NOT_LOOKED_AT),
+        }
     }
 }
 
-/// What a state is called.
-fn word(state: &Result<(), String>) -> String {
-    state.as_ref().map_or_else(Clone::clone, |()| "as its file says".to_owned())
+/// Whether a gate is open, or why not.
+fn gate(report: &Report, step: &StepId) -> State {
+    match report.outcome(step) {
+        Some(Outcome::Done { .. }) => State::Well,
+        Some(Outcome::Waiting { subject, evidence }) => State::Ill(format!("{subject}: {evidence}")),
+        Some(Outcome::Failed { fault }) => State::Ill(fault.to_string()),
+        Some(_) => State::Ill("cannot be asked yet".to_owned()),
+        None => State::Unseen,
+    }
 }
 
-/// How each layer is: as wanted, or what is first in the way.
-fn layers(report: &Report) -> Vec<(String, Result<(), String>)> {
-    let mut layers: Vec<(String, Result<(), String>)> = Vec::new();
+/// How each layer of the castle is: as wanted, or what is first in the way.
+fn layers(stand: &Stand, report: &Report, is_looked_at: bool) -> Vec<(String, State)> {
+    let castle = &stand.kept.castle;
+    let own = castle.wanted_components().into_iter().filter(|wanted| wanted.owner == ComponentOwner::Castle);
+    let mut wanted: Vec<&str> = own.map(|wanted| layer_of(wanted.name)).collect();
+    wanted.extend(castle.gitops.as_ref().map(|_| "gitops"));
+    let mut layers = Vec::new();
     for name in LAYERS {
         let mut own = report.outcomes.iter().filter(|(step, _)| step.layer.to_string() == name).peekable();
-        if own.peek().is_some() {
-            layers.push((name.to_owned(), standing(own)));
+        if own.peek().is_some() || wanted.contains(&name) {
+            let is_outside = ["secrets", "platform"].contains(&name);
+            layers.push((name.to_owned(), standing(own).inside(is_looked_at || is_outside)));
         }
     }
     layers
 }
 
-/// Whether all of these are as wanted. What failed says more than what waits, and what waits more than what was not asked.
-fn standing<'r>(outcomes: impl Iterator<Item = &'r (StepId, Outcome)>) -> Result<(), String> {
+/// Whether all of these are as wanted. What failed says more than what waits, and what waits more than what was not asked; of nothing, nothing is known.
+fn standing<'r>(outcomes: impl Iterator<Item = &'r (StepId, Outcome)>) -> State {
     let mut worst: Option<(u8, String)> = None;
+    let mut is_seen = false;
     for (step, outcome) in outcomes {
+        is_seen = true;
         let seen = match outcome {
             Outcome::Done { .. } => continue,
             Outcome::Failed { fault } => (3, fault.to_string()),
@@ -229,7 +295,11 @@ fn standing<'r>(outcomes: impl Iterator<Item = &'r (StepId, Outcome)>) -> Result
             worst = Some(seen);
         }
     }
-    worst.map_or(Ok(()), |(_, why)| Err(why))
+    match worst {
+        Some((_, why)) => State::Ill(why),
+        None if is_seen => State::Well,
+        None => State::Unseen,
+    }
 }
 
 /// A component, as it is.
@@ -237,24 +307,21 @@ struct Seen {
     name: &'static str,
     version: String,
     owner: &'static str,
-    /// Nothing is known of one that castle does not install.
-    state: Option<Result<(), String>>,
+    state: State,
 }
 
 impl Seen {
     fn row(&self) -> [String; 4] {
-        let state = self.state.as_ref().map_or_else(|| "not castle's to tell".to_owned(), word);
-        [self.name.to_owned(), self.version.clone(), self.owner.to_owned(), state]
+        [self.name.to_owned(), self.version.clone(), self.owner.to_owned(), self.state.word()]
     }
 
     fn object(&self) -> Value {
         json!({"component": self.name, "version": self.version, "owner": self.owner,
-            "as_wanted": self.state.as_ref().map(Result::is_ok),
-            "evidence": self.state.as_ref().and_then(|state| state.as_ref().err())})
+            "as_wanted": self.state.is_well(), "evidence": self.state.evidence()})
     }
 }
 
-fn components(stand: &Stand, report: &Report) -> Vec<Seen> {
+fn components(stand: &Stand, report: &Report, is_looked_at: bool) -> Vec<Seen> {
     let seen = |wanted: castle_spec::WantedComponent| {
         let is_castles = wanted.owner == ComponentOwner::Castle;
         let (layer, name) = (layer_of(wanted.name), wanted.name.word());
@@ -263,7 +330,8 @@ fn components(stand: &Stand, report: &Report) -> Vec<Seen> {
             name,
             version: wanted.version.to_string(),
             owner: if is_castles { "castle" } else { "flux" },
-            state: is_castles.then(|| standing(own)),
+            // Nothing is known of one that castle does not install.
+            state: if is_castles { standing(own).inside(is_looked_at) } else { State::Others },
         }
     };
     stand.kept.castle.wanted_components().into_iter().map(seen).collect()

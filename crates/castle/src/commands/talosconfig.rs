@@ -29,6 +29,6 @@ pub(crate) async fn talosconfig(args: &TalosconfigArgs, doors: &Doors, printer: 
     let (endpoints, nodes) = (addresses(|node| node.role == Role::ControlPlane), addresses(|_| true));
     let (name, lifetime) = (kept.castle.castle.as_str(), args.issue.lifetime());
     let text = clients::talosconfig(&bundle, name, &endpoints, &nodes, lifetime, issuers(&kept)).await;
-    let text = text.map_err(|error| Trouble::Failed(error.to_string()))?;
+    let text = text.map_err(|error| Trouble::of(&error))?;
     args.issue.deliver("talosconfig", &kept, &text, clients::merge_talosconfig, printer)
 }

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use castle_engine::{Chosen, Layer, Outcome, Taking};
-use castle_layers::doctor::{self, Finding};
+use castle_engine::{Chosen, Fence, Layer, Outcome, Taking};
 use castle_layers::platform;
 use castle_layers::{Survey, gitops};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use crate::addresses;
 use crate::commands::down::timeout;
 use crate::commands::rebirth;
 use crate::doors::Doors;
@@ -19,12 +19,10 @@ use crate::leaving::agree;
 use crate::output::{Exit, Printer};
 use crate::planned::Planned;
 use crate::preflight::preflight;
+use crate::recorded::Recorded;
 use crate::repository;
-use crate::stand::{Foreseen, RAISING, REACHING, Stand, Trouble, while_held};
+use crate::stand::{Foreseen, RAISING, Stand, Trouble, while_held};
 use crate::standing::vanished;
-
-/// How long a machine that was just removed may still answer.
-const GOING: Duration = Duration::from_secs(1);
 
 /// Raise a castle, bring it to what its file says, or go on where an earlier run was cut off
 ///
@@ -84,8 +82,8 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     let identity = stand.identify().await?;
     // Before anything is written anywhere: is there something in the way?
     let ground = stand.ground(&identity.castle, deep);
-    let (survey, placed) = stand.lay_out(&ground).await?;
     let window = stand.window(&identity.castle);
+    let (survey, placed) = stand.lay_out(&ground, &window).await?;
     if let Some(fault) = vanished(&stand, &window, &ground, &survey).await? {
         return Err(fault.into());
     }
@@ -100,6 +98,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         printer.say("Nothing was changed.");
         return Ok(Exit::Refused);
     }
+    stand.hold_secrets(&identity).await?;
     keep_off(&stand, &survey, printer).await?;
     if layers.contains(&platform::layer()) {
         let mut leaving = platform::leaving(&ground, &stand.site, &survey, &kept.nodes).await?;
@@ -137,19 +136,28 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         }
         // Whatever decides is read once more, now that nobody else writes.
         let identity = stand.identify().await?;
+        stand.hold_secrets(&identity).await?;
         let castle = stand.settle(&identity, printer).await?;
         let ground = stand.ground(&castle, deep);
-        let (survey, placed) = stand.lay_out(&ground).await?;
         let state = kept.state(castle.clone()).map_err(Trouble::Failed)?;
         let room = kept.strongroom(&castle, Some(state));
+        let (survey, placed) = stand.lay_out(&ground, &room).await?;
         if let Some(fault) = vanished(&stand, &room, &ground, &survey).await? {
             return Err(fault.into());
         }
+        // Who has to restart, and in which order, may have changed since: somebody else may have been at it.
+        let rolling = match rolling.is_empty() {
+            true => rolling,
+            false => stand.foresee(&ground, &room, &survey, &placed).await?.rolling,
+        };
+        held.lease.check().await?;
+        let (nodes, whereabouts) = (stand.nodes(&placed), stand.client.whereabouts());
+        Recorded::note_making(&room, &nodes, whereabouts, held.lease.epoch()).await?;
         stand.note_leaving(&room, &ground, &survey, held.lease.epoch()).await?;
         let graph = stand.raise(&ground, &room, &survey, &placed, (RAISING, &rolling)).await?;
         let driven = stand.drive("up", graph, &castle, layers.clone(), &held.lease, printer).await?;
         let mut more = Map::new();
-        let known = driven.report.is_done().then_some(placed.as_slice());
+        let known = driven.report.is_done().then(|| stand.nodes(&placed));
         let remembered = stand.remember(&room, known, held.lease.epoch()).await;
         if driven.report.is_done() {
             // Where something went wrong, that is what is told.
@@ -185,24 +193,12 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
 
 /// Refuses to make machines with addresses at which another cluster answers.
 async fn keep_off(stand: &Stand, survey: &Survey, printer: &mut Printer) -> Result<(), Trouble> {
-    let kept = &stand.kept;
-    let (dial, castle) = (kept.doors.dial(REACHING), &kept.castle);
-    let look = || doctor::occupied(dial.as_ref(), kept.clock(), castle, &kept.nodes, &survey.guests);
-    if look().await.is_empty() {
-        return Ok(());
-    }
-    // It may just be on its way out.
-    kept.clock().sleep(GOING).await;
-    let occupied = look().await;
+    let occupied = addresses::occupied(stand, survey).await;
     if occupied.is_empty() {
         return Ok(());
     }
-    let problem = |found: &Finding| json!({"severity": "error", "summary": format!("{}: {}", found.subject, found.evidence), "hint": found.next});
-    for found in &occupied {
-        printer.complain_to_people(&format!("{}: {}\n  next: {}", found.subject, found.evidence, found.next));
-    }
-    let problems: Vec<Value> = occupied.iter().map(problem).collect();
-    let name = castle.castle.as_str();
+    let problems = addresses::tell(&occupied, printer);
+    let name = stand.kept.castle.castle.as_str();
     printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
     printer.say("Nothing was changed.");
     Err(Trouble::Said(Exit::Refused))
@@ -212,8 +208,9 @@ async fn keep_off(stand: &Stand, survey: &Survey, printer: &mut Printer) -> Resu
 async fn hold_to(planned: &Planned, stand: &Stand, printer: &mut Printer) -> Result<(), Trouble> {
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, planned.deep);
-    let (survey, placed) = stand.lay_out(&ground).await?;
-    let Foreseen { report, .. } = stand.foresee(&ground, &stand.window(&identity.castle), &survey, &placed).await?;
+    let window = stand.window(&identity.castle);
+    let (survey, placed) = stand.lay_out(&ground, &window).await?;
+    let Foreseen { report, .. } = stand.foresee(&ground, &window, &survey, &placed).await?;
     let now = Planned::of(&stand.kept, &identity, &report, &placed, planned.deep)?;
     let moved = planned.moved(&now);
     if moved.is_empty() {

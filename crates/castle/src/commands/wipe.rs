@@ -35,15 +35,16 @@ pub(crate) struct WipeArgs {
 
 pub(crate) async fn wipe(args: &WipeArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let stand = Stand::open(doors, &args.path, printer).await?;
-    let seen_epoch = stand.mend(printer).await?;
-    let mut identity = stand.identify().await?;
-    identity.seen_epoch = identity.seen_epoch.max(seen_epoch);
+    let mut identity =
+        if stand.is_nameless().await { stand.identify_by_marks().await? } else { stand.identify().await? };
     let ground = stand.ground(&identity.castle, false);
     let within = platform::found(&ground).await?;
     let goes = |guest: &&Doomed| match guest.whose {
         Whose::Ours => true,
         Whose::Unmarked => args.force_range,
-        Whose::Astray | Whose::Later(_) | Whose::Others | Whose::Copied(_) | Whose::Unreadable(_) => false,
+        Whose::Astray | Whose::Stuck | Whose::Later(_) | Whose::Others | Whose::Copied(_) | Whose::Unreadable(_) => {
+            false
+        }
     };
     let doomed: Vec<Doomed> = within.iter().filter(goes).cloned().collect();
     printer.say(&listed(&doomed));
@@ -69,6 +70,8 @@ pub(crate) async fn wipe(args: &WipeArgs, doors: &Doors, printer: &mut Printer) 
             return Err(Trouble::Refused(format!("nothing was removed: {how}")));
         }
     }
+    // Damaged files are set aside once that was agreed to, not before.
+    identity.seen_epoch = identity.seen_epoch.max(stand.mend(printer).await?);
     let removal = Removal { reach, ..Removal::new("wipe", &stand, doomed, false) };
     removal.run(&identity, printer).await
 }

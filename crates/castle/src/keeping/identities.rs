@@ -50,7 +50,7 @@ impl Identities {
             (Ok(None), Some(folder)) if is_alone => {
                 let file = embedded_file(folder);
                 return Err(format!(
-                    "there is no age identity, and {} is not there: put it back from a copy",
+                    "there is no age identity, and {} is not there\n  next: put it back from a copy",
                     file.display()
                 ));
             }
@@ -111,13 +111,16 @@ fn embedded_identity(doors: &Doors, folder: &Path) -> Result<Option<Zeroizing<St
     let bytes = match doors.disk.read(&file, MAX_KEY_BYTES) {
         Ok(bytes) => Zeroizing::new(bytes),
         Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind == DiskErrorKind::IsDirectory => {
+            return Err(format!("{error}\n  next: move it away, and put the key back from a copy"));
+        }
         Err(error) => return Err(error.to_string()),
     };
     let words = std::str::from_utf8(&bytes).ok().map(|text| Zeroizing::new(text.trim().to_owned()));
     match words.filter(|words| Seal::own(std::slice::from_ref(words)).is_ok()) {
         Some(words) => Ok(Some(words)),
         None => Err(format!(
-            "{} is damaged: put it back from a copy, or remove it if nothing is needed of what castles in the embedded datacenter \
+            "{} is damaged\n  next: put it back from a copy, or remove it if nothing is needed of what castles in the embedded datacenter \
              remember",
             file.display()
         )),

@@ -5,7 +5,7 @@ use std::path::Path;
 use castle_engine::{Applicant, HEARTBEAT, LIFE, Lease, LeaseError, Taking, look};
 use castle_seams::{DiskErrorKind, LockGuard};
 
-use super::Kept;
+use super::{Kept, with_way_out};
 
 /// Why there is no right to write.
 #[derive(Debug)]
@@ -50,7 +50,10 @@ impl Kept {
         let failed = |error: &dyn std::fmt::Display| Denied::Failed(error.to_string());
         self.doors.disk.create_dir_all(&folder, 0o700).map_err(|error| failed(&error))?;
         let turn = self.doors.disk.try_lock(&folder.join(".writer"), 0o600).map_err(|error| match error.kind {
-            DiskErrorKind::Locked => Denied::Busy(format!("another castle on this machine works on {}", self.name())),
+            DiskErrorKind::Locked => Denied::Busy(format!(
+                "another castle on this machine works on {}\n  next: run the same command again once it has ended; castle lease show tells who it is",
+                self.name()
+            )),
             _ => failed(&error),
         })?;
         let machine = self.machine().map_err(|why| failed(&why))?;
@@ -95,7 +98,7 @@ impl Kept {
         match self.doors.disk.create_new(&file, fresh.as_bytes(), 0o600) {
             Ok(()) => Ok(fresh),
             Err(error) if error.kind == DiskErrorKind::AlreadyExists => {
-                let known = self.doors.disk.read(&file, 4096).map_err(|error| error.to_string())?;
+                let known = self.doors.disk.read(&file, 4096).map_err(|error| with_way_out(&error))?;
                 let known = String::from_utf8_lossy(&known).trim().to_owned();
                 // Damaged: a name that nobody has yet is as good as any.
                 if known.len() == fresh.len() {
@@ -107,7 +110,7 @@ impl Kept {
                     .map(|()| fresh)
                     .map_err(|error| error.to_string())
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(with_way_out(&error)),
         }
     }
 }

@@ -220,7 +220,7 @@ fn a_copy_that_fails_meanwhile_keeps_the_worker_and_a_removal_can_be_called_off(
             &[
                 "platform/copies/blue-worker-2",
                 "has no sound copy on a node that stays, only on blue-worker-2",
-                "(waited 120s)",
+                "(waited 2 min)",
             ],
         );
         assert!(life.datacenter.look().guests[&WORKER].running);
@@ -254,12 +254,47 @@ fn whoever_is_asked_knows_that_a_node_does_not_answer() {
         insta::assert_snapshot!("a_worker_that_is_off", told(&off));
         // One that runs, and whose kubelet says nothing.
         until(life, "somebody who misses it", |life| readiness(life, "blue-worker-2") != "True").await;
+        // It is off: that says nothing of the network, which flannel brings.
+        write(life, 2, "none");
+        let status = life.run(&["status"]).await;
+        assert!(!status.printed.text.contains("cni is none"), "{}", status.printed.text);
+        write(life, 1, "none");
         life.datacenter.switch(WORKER, true);
         until(life, "a node that is ready", |life| readiness(life, "blue-worker-2") == "True").await;
         assert!(life.datacenter.reset_node(WORKER));
         until(life, "a silent kubelet", |life| readiness(life, "blue-worker-2") != "True").await;
         let silent = life.run(&["up"]).await;
         insta::assert_snapshot!("a_worker_that_is_not_ready", told(&silent));
+        hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["stands."]);
+        assert!(second_worker(life).is_none() && !life.datacenter.look().guests.contains_key(&WORKER));
+    });
+}
+
+/// A machine that is off has Pods all the same: as long as a budget says that they are missed, it stays.
+#[test]
+fn budgets_hold_for_a_worker_that_is_off() {
+    in_a_world(&written(&blue(2, "none")), 9, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let tolerations = ["not-ready", "unreachable"].map(
+            |what| json!({"key": format!("node.kubernetes.io/{what}"), "operator": "Exists", "effect": "NoExecute"}),
+        );
+        let spec = json!({"nodeName": "blue-worker-2", "containers": [{"name": "db", "image": "example.com/db:1"}],
+            "tolerations": tolerations});
+        let metadata = |labels| json!({"name": "db", "namespace": "default", "labels": labels});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata(json!({"app": "db"})), "spec": spec});
+        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata(json!({})),
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}}});
+        for object in [pod, budget.clone()] {
+            person(life).await.apply(&Object::new(object).unwrap(), Mode::Real).await.unwrap();
+        }
+        until(life, "a database", |life| runs_on(life) == ["blue-worker-2"]).await;
+        life.datacenter.switch(WORKER, false);
+        until(life, "somebody who misses it", |life| readiness(life, "blue-worker-2") != "True").await;
+        write(life, 1, "none");
+        let held = life.run(&["up", "--yes"]).await;
+        hold(&held, Exit::Failed, &["Pod default/db", "disruption budget", "kubectl get poddisruptionbudgets"]);
+        assert!(life.datacenter.look().guests.contains_key(&WORKER), "{}", held.printed.text);
+        person(life).await.delete(&Object::new(budget).unwrap()).await.unwrap();
         hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["stands."]);
         assert!(second_worker(life).is_none() && !life.datacenter.look().guests.contains_key(&WORKER));
     });
@@ -290,7 +325,7 @@ fn only_those_go_that_somebody_agreed_to() {
             let stand = stand(life).await;
             let identity = stand.identify().await.unwrap();
             let ground = stand.ground(&identity.castle, false);
-            let (survey, placed) = stand.lay_out(&ground).await.unwrap();
+            let (survey, placed) = stand.lay_out(&ground, &stand.window(&identity.castle)).await.unwrap();
             let leaving = platform::leaving(&ground, &stand.site, &survey, &stand.kept.nodes).await.unwrap();
             assert_eq!(leaving.iter().map(|guest| guest.vmid).collect::<Vec<_>>(), [WORKER]);
             stand.agree_to(if is_agreed { &leaving } else { &[] });

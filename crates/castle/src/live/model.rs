@@ -9,6 +9,9 @@ use castle_secrets::redact::redact_own;
 /// From this part of the predicted way on, the pace so far tells more than the prediction.
 const PACE_KNOWN: f64 = 0.05;
 
+/// What is waited for longer than this, beyond what was predicted, is not guessed at.
+const GUESSED: Duration = Duration::from_secs(60);
+
 /// Where a step is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -202,9 +205,20 @@ impl Model {
         };
         // A step that is hindered hinders all behind it: what is ahead of those counts, too.
         let left = self.steps.values().filter_map(ahead).max().unwrap_or_default();
+        // Time that only passes is no pace: whoever waits longer is not slower.
+        let overdue = |seen: &Seen| match &seen.stage {
+            Stage::Running(running) if matches!(running.doing, Doing::Waiting(_)) && ahead(seen) == Some(left) => {
+                Some(now.saturating_sub(running.since + seen.own))
+            }
+            _ => None,
+        };
+        let waited = self.steps.values().filter_map(overdue).max().unwrap_or_default();
+        if waited > GUESSED {
+            return None;
+        }
         let covered = self.predicted.saturating_sub(left).as_secs_f64();
         let is_paced = covered > PACE_KNOWN * self.predicted.as_secs_f64();
-        let pace = if is_paced { now.as_secs_f64() / covered } else { 1.0 };
+        let pace = if is_paced { now.saturating_sub(waited).as_secs_f64() / covered } else { 1.0 };
         (self.is_experienced || is_paced).then(|| left.mul_f64(pace))
     }
 }

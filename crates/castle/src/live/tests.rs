@@ -132,6 +132,28 @@ fn on_the_way_in_low_ones() {
     insta::assert_snapshot!(all.join("\n"));
 }
 
+/// Goal: what is only waited for is no pace. Method: a gate behind everything that stays closed for an hour.
+#[test]
+fn a_wait_makes_nothing_longer_and_is_not_guessed_at() {
+    let (mut model, _) = on_the_way();
+    let closed = |evidence: &str| What::GateClosed {
+        step: step("platform/vm/blue-worker-2"),
+        subject: "blue-worker-2".to_owned(),
+        evidence: evidence.to_owned(),
+    };
+    model.hear(&event(100.0, closed("does not answer")));
+    let left = |model: &Model, seconds| model.left(Duration::from_secs(seconds));
+    let first = left(&model, 100).expect("it may come any moment");
+    assert!(left(&model, 130).is_some_and(|later| later <= first), "{:?} after {first:?}", left(&model, 130));
+    for seconds in [200, 600, 3600] {
+        assert_eq!(left(&model, seconds), None, "after {seconds} s of waiting nobody knows");
+    }
+    // What works goes on to tell.
+    let change = Change::new("clone", Impact::Create);
+    model.hear(&event(3600.0, What::StepActing { step: step("platform/vm/blue-worker-2"), change }));
+    assert!(left(&model, 3601).is_some());
+}
+
 #[test]
 fn no_room_at_all_is_no_trouble() {
     let (model, _) = on_the_way();

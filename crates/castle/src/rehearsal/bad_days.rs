@@ -2,15 +2,20 @@
 //! others is touched; and `up` ends where an undisturbed one does.
 
 mod losses;
+mod of_beginnings;
 mod of_castle;
+mod of_clocks;
 mod of_ends;
 mod of_etcd;
 mod of_files;
 mod of_identity;
+mod of_looking;
 mod of_restarts;
+mod of_sight;
 mod of_the_site;
 mod of_versions;
 mod of_waiting;
+mod races;
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};
@@ -105,7 +110,7 @@ fn day_of(script: &Arc<Script>, happens: impl AsyncFn(&Life) + Sync) {
 async fn meanwhile(life: &Life, words: &[&str], when: impl Fn(&Life) -> bool, then: impl AsyncFnOnce(&Life)) -> Told {
     let watching = pin!(async {
         while !when(life) {
-            life.clock().sleep(Duration::from_millis(50)).await;
+            life.clock().sleep(Duration::from_millis(10)).await;
         }
         then(life).await;
     });

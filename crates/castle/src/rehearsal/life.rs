@@ -18,13 +18,11 @@ use super::tally::{IsMeant, Tally};
 use crate::cli::Cli;
 use crate::commands::perform;
 use crate::doors::{Around, Doors, Room, Variables};
-use crate::embedded::{self, Keys, Serving};
+use crate::embedded::{self, Keys, NOBODY, Serving};
 use crate::output::{Exit, Printed, Printer};
 
 /// How long what a killed process has sent may be on its way.
 const LINGERING: Duration = Duration::from_secs(1);
-/// A fingerprint that no certificate has: TLS is not spoken in a room.
-const NOBODY: &str = "00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00";
 
 /// A world in which castle lives. Everything of it is reached through `&self`, so that others can do something meanwhile.
 pub(crate) struct Life {
@@ -48,6 +46,34 @@ pub(crate) struct Told {
     pub(crate) printed: Printed,
     /// How many effects it had: on the disk, at the hypervisor, the nodes, the cluster and the vault.
     pub(crate) effects: u64,
+}
+
+/// Whose memory a process has.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// That of everybody else in this world.
+    Usual,
+    /// That of a colleague, who shares the file, the hypervisor, the vault and the keys, and nothing else.
+    Colleague,
+}
+
+#[cfg(test)]
+impl Home {
+    pub(crate) fn state(self) -> &'static str {
+        match self {
+            Self::Usual => super::script::STATE,
+            Self::Colleague => "/rehearsal/colleague",
+        }
+    }
+}
+
+/// How a verb ended that was not alone, and when.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct Raced {
+    pub(crate) told: Told,
+    pub(crate) ended: Duration,
 }
 
 impl Told {
@@ -216,27 +242,80 @@ impl Life {
         told
     }
 
+    /// Runs two verbs at once, the second so much later than the first, each from a home of its own or both from the same.
+    #[cfg(test)]
+    pub(crate) async fn race(&self, verbs: [(&[&str], Home); 2], gap: Duration) -> [Raced; 2] {
+        self.start(&Pulse::new(), None);
+        let racing = async |(words, home): (&[&str], Home), wait: Duration| {
+            self.clock.sleep(wait).await;
+            let pulse = Pulse::new();
+            let told = self.perform(words, &self.doors_of(home), &pulse).await;
+            Raced { told, ended: self.clock.monotonic() }
+        };
+        let [first, second] = verbs;
+        let (first, second) = futures_util::join!(racing(first, Duration::ZERO), racing(second, gap));
+        [first, second]
+    }
+
+    /// Runs a verb from this home.
+    #[cfg(test)]
+    pub(crate) async fn run_from(&self, home: Home, words: &[&str]) -> Told {
+        let pulse = Pulse::new();
+        self.start(&pulse, None);
+        self.perform(words, &self.doors_of(home), &pulse).await
+    }
+
+    /// Runs a verb with this value of a variable, or without that variable.
+    #[cfg(test)]
+    pub(crate) async fn run_with(&self, variable: &str, value: Option<&str>, words: &[&str]) -> Told {
+        let pulse = Pulse::new();
+        self.start(&pulse, None);
+        self.perform(words, &self.doors_with(variable, value), &pulse).await
+    }
+
+    /// The doors of a process that has its memory in this home.
+    #[cfg(test)]
+    fn doors_of(&self, home: Home) -> Doors {
+        self.doors_with("CASTLE_STATE_DIR", Some(home.state()))
+    }
+
+    #[cfg(test)]
+    fn doors_with(&self, variable: &str, value: Option<&str>) -> Doors {
+        let mut variables = (*self.script.variables).clone();
+        match value {
+            Some(value) => variables.insert(variable.to_owned(), value.into()),
+            None => variables.remove(variable),
+        };
+        Doors { variables: Variables::These(Arc::new(variables)), ..self.doors() }
+    }
+
     async fn live(&self, words: &[&str], pulse: &Pulse, kill: Option<(IsMeant, Moment)>) -> Told {
-        let mut printer = Printer::into_memory();
-        {
-            let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-            *disk = disk.after_crash(Loss::None, pulse);
-        }
+        self.start(pulse, kill);
+        self.perform(words, &self.doors(), pulse).await
+    }
+
+    /// The machine is as whoever worked last has left it, and this is whose effects are counted from now on.
+    fn start(&self, pulse: &Pulse, kill: Option<(IsMeant, Moment)>) {
+        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        *disk = disk.after_crash(Loss::None, pulse);
         self.tally.begin(pulse, kill);
+    }
+
+    async fn perform(&self, words: &[&str], doors: &Doors, pulse: &Pulse) -> Told {
+        let mut printer = Printer::into_memory();
         let folder = self.script.file.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
         let mirror = self.script.mirror.as_ref().map(|mirror| mirror.to_string_lossy().into_owned());
         let takes_mirror = ["up", "plan", "status", "drift", "rebirth"];
         let mirror = mirror.filter(|_| words.first().is_some_and(|verb| takes_mirror.contains(verb)));
         let mut all: Vec<&str> = ["castle"].into_iter().chain(words.iter().copied()).chain([folder.as_str()]).collect();
         all.extend(mirror.iter().flat_map(|mirror| ["--mirror", mirror.as_str()]));
-        let doors = self.doors();
         let exit = match Cli::try_parse_from(all) {
             Err(error) => {
                 printer.complain(&error.to_string());
                 Some(Exit::Invalid)
             }
             Ok(cli) => {
-                let work = Box::pin(perform(&cli.command, &doors, &mut printer));
+                let work = Box::pin(perform(&cli.command, doors, &mut printer));
                 let death = Box::pin(pulse.death());
                 match select(death, work).await {
                     Either::Left(((), work)) => {

@@ -3,10 +3,13 @@
 
 use std::path::Path;
 
+use castle_kubernetes::client::Mode;
+use castle_kubernetes::model::Object;
 use castle_rehearsal::{Loss, Moment};
 use futures_util::future::join;
+use serde_json::json;
 
-use super::fixture::{SMALL, blue, in_a_world, script, written, written_with};
+use super::fixture::{SMALL, blue, in_a_world, person, script, written, written_with};
 use super::life::{At, Kill};
 use super::*;
 use crate::output::Exit;
@@ -59,20 +62,30 @@ fn a_file_that_up_refuses_is_told_as_such() {
     assert!(rehearsed.kills.is_empty() && rehearsed.effects == 0);
 }
 
-/// Goal: a picture holds what controllers do by themselves. Method: seeds whose pictures were taken too early.
+/// Goal: a picture holds what controllers do by themselves. Method: somebody makes a namespace, for which controllers make more.
 #[test]
 fn what_controllers_do_by_themselves_is_waited_for() {
-    let raised = |settle: bool| {
-        let script = written(&blue(0, "none"));
-        in_a_world(&script, 2052, async |life| {
-            assert_eq!(life.run(&["up"]).await.exit, Some(Exit::Done));
-            if settle { picture::Picture::settled(life).await } else { picture::Picture::of(life) }
-        })
-    };
-    let settled = raised(true);
-    assert_eq!(settled.against(&raised(true)), Vec::<String>::new());
-    let late = raised(false).against(&settled);
-    assert!(late.iter().all(|difference| difference.ends_with(" is missing")), "{late:?}");
+    in_a_world(&written(&blue(0, "none")), 2052, async |life| {
+        assert_eq!(life.run(&["up"]).await.exit, Some(Exit::Done));
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "late"}});
+        person(life).await.apply(&Object::new(namespace).unwrap(), Mode::Real).await.unwrap();
+        let early = picture::Picture::of(life);
+        let settled = picture::Picture::settled(life).await;
+        let late = early.against(&settled);
+        assert!(!late.is_empty() && late.iter().all(|one| one.ends_with(" is missing")), "{late:?}");
+        assert_eq!(picture::Picture::settled(life).await.against(&settled), Vec::<String>::new());
+    });
+}
+
+/// Goal: no false alarm. Method: the worlds in which castle was blamed for what controllers had not done yet.
+#[test]
+fn worlds_that_were_blamed_on_castle_keep_all_promises() {
+    for (seed, text) in [(2052, blue(0, "none")), (8150, blue(2, "{longhorn: {replicas: 2}}")), (3200, blue(1, "none"))]
+    {
+        for rehearsed in rehearse(&written(&text), &[seed]).unwrap() {
+            assert_eq!((rehearsed.broken, rehearsed.refused), (Vec::new(), None), "{seed}: {}", rehearsed.story);
+        }
+    }
 }
 
 #[test]

@@ -20,6 +20,13 @@ pub(crate) struct Identity {
     told_by: &'static str,
 }
 
+impl Identity {
+    /// Whether nothing but the vault knows of the castle.
+    pub(crate) fn is_told_by_vault(&self) -> bool {
+        !self.is_stored && self.told_by == "its vault"
+    }
+}
+
 impl Stand {
     /// Which castle it is. Changes nothing.
     ///
@@ -29,6 +36,11 @@ impl Stand {
         if let Some(castle) = self.kept.castle_id().await.map_err(Trouble::Failed)? {
             return Ok(Identity { castle, is_stored: true, is_born: true, seen_epoch: 0, told_by: "the state" });
         }
+        self.identify_by_marks().await
+    }
+
+    /// The same for whoever does without the store.
+    pub(crate) async fn identify_by_marks(&self) -> Result<Identity, Trouble> {
         let name = self.kept.key();
         let marks = self.marks(&name).await?;
         let in_vault = self.kept_in_vault(&name).await;
@@ -100,9 +112,25 @@ impl Stand {
         owners.into_iter().filter(|castle| castle.name == name).collect()
     }
 
+    /// Holds that castle has the secrets of a life that it knows from others alone, or that nobody has begun one. Whoever minted other secrets for the
+    /// same life would make two castles of one, each with a part of the machines.
+    pub(crate) async fn hold_secrets(&self, identity: &Identity) -> Result<(), Trouble> {
+        if identity.is_stored || !identity.is_born || self.window(&identity.castle).has_bundle().await? {
+            return Ok(());
+        }
+        let CastleId { lineage, generation, .. } = &identity.castle;
+        let evidence = format!(
+            "is of lineage {lineage}, life {generation} by {}, and its secrets are neither in the state nor in a vault: its state is lost, or somebody else \
+             just raises it from elsewhere",
+            identity.told_by
+        );
+        let next = "let both use one state (state.store, docs/state.md), or bring the state back; if nobody has it: castle down, then castle up begins anew";
+        Err(Fault::guard(self.kept.name(), evidence).next(next).into())
+    }
+
     /// Which castle it is, written down in its store: found there, found by its marks or in its vault, or born now.
     pub(crate) async fn settle(&self, identity: &Identity, printer: &mut Printer) -> Result<CastleId, Trouble> {
-        let failed = |error: lineage::LineageError| Trouble::Failed(error.to_string());
+        let failed = |error: lineage::LineageError| Trouble::of(&error);
         let store = self.kept.store.as_ref();
         if identity.is_stored {
             return Ok(identity.castle.clone());

@@ -9,6 +9,12 @@ use super::{Stand, Trouble};
 use crate::output::Printer;
 
 impl Stand {
+    /// Whether what says which castle this is cannot be read, and a verb that promises to do without it goes by the marks.
+    pub(crate) async fn is_nameless(&self) -> bool {
+        let found = lineage::find(self.kept.store.as_ref(), &self.kept.key()).await;
+        matches!(found, Err(LineageError::Damaged(..)))
+    }
+
     /// Sets aside what does not say any more which castle this is, or who works on it; returns the highest epoch that marks in the world bear,
     /// if that was needed.
     pub(crate) async fn mend(&self, printer: &mut Printer) -> Result<u64, Trouble> {
@@ -36,6 +42,8 @@ impl Stand {
             // Each round sets something aside.
             loop {
                 let mut state = kept.state(castle.clone()).map_err(Trouble::Failed)?;
+                // Who may have sealed the others is told by the secrets.
+                let _ = state.latest(&secrets::layer()).await;
                 let key = match state.latest(&layer).await {
                     Err(StateError::Seal { error: SealError::WrongKey { .. }, .. }) | Ok(_) => break,
                     Err(StateError::RolledBack { .. }) => None,
@@ -62,7 +70,7 @@ impl Stand {
 
     async fn set_aside(&self, key: &str, printer: &mut Printer) -> Result<(), Trouble> {
         let (store, name) = (self.kept.store.as_ref(), self.kept.key());
-        let failed = |error: castle_engine::StoreError| Trouble::Failed(error.to_string());
+        let failed = |error: castle_engine::StoreError| Trouble::of(&error);
         let Some(found) = store.get(key).await.map_err(failed)? else { return Ok(()) };
         let aside = format!("{name}/damaged/{}", key.strip_prefix(&format!("{name}/")).unwrap_or(key));
         if let Err(error) = store.put(&aside, &found.bytes, Expect::Nothing).await {

@@ -1,15 +1,14 @@
-//! Which nodes restart in a run: those that looking says have to.
+//! Which nodes change in turns: those that looking says have to restart, and control planes that take up another configuration.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use castle_engine::{Graph, Impact, Outcome, Report};
-use castle_layers::cluster::{Rolling, whom};
+use castle_engine::{Graph, Impact, Outcome, Report, StepId};
+use castle_layers::cluster::{Manner, Rolling, whom};
 use castle_layers::secrets::Strongroom;
-use castle_layers::{Placed, Survey};
+use castle_layers::{Placed, Survey, platform};
 use castle_proxmox::steps::Ground;
 use castle_spec::{Node, Role};
-use castle_talos::steps::leader;
+use castle_talos::steps::{APPLY, leader};
 
 use super::{LOOKING, Stand, Trouble};
 
@@ -22,12 +21,12 @@ pub(crate) struct Foreseen {
     pub(crate) graph: Graph,
     /// What looking at them told.
     pub(crate) report: Report,
-    /// The nodes that restart, in the order of their turns.
+    /// The nodes that change, in the order of their turns.
     pub(crate) rolling: Rolling,
 }
 
 impl Stand {
-    /// What raising the castle would do. Where nodes have to restart, that is planned in turns, and looked at once more.
+    /// What raising the castle would do. Where nodes change one after the other, that is planned in turns, and looked at once more.
     pub(crate) async fn foresee(
         &self,
         ground: &Arc<Ground>,
@@ -47,17 +46,23 @@ impl Stand {
     }
 
     async fn rolling(&self, room: &Strongroom, report: &Report) -> Result<Rolling, Trouble> {
-        let restarts: BTreeSet<&str> = report
-            .outcomes
-            .iter()
-            .filter_map(|(step, outcome)| match outcome {
-                Outcome::Planned { change } if change.impact == Impact::Reboot && RESTARTING.contains(&&*step.kind) => {
-                    Some(&*step.name)
-                }
+        let planned =
+            |node: &Node, kind: &str| match report.outcome(&StepId::new(&platform::layer(), kind, &node.name.value)) {
+                Some(Outcome::Planned { change }) => Some(change),
                 _ => None,
-            })
-            .collect();
-        let restarts = |node: &Node| restarts.contains(node.name.value.as_str());
+            };
+        let manner = |node: &Node| {
+            let restarts = |kind: &&str| planned(node, kind).is_some_and(|change| change.impact == Impact::Reboot);
+            if RESTARTING.iter().any(restarts) {
+                return Some(Manner::Restart);
+            }
+            // Workers are missed by nobody for what they take up as they run.
+            let change = planned(node, "config").filter(|change| change.impact == Impact::InPlace)?;
+            let is_meant = node.role == Role::ControlPlane && change.verb == APPLY;
+            let starts_api = change.differences.iter().any(|difference| !difference.field.starts_with("machine."));
+            is_meant.then_some(Manner::InPlace { starts_api })
+        };
+        let restarts = |node: &Node| manner(node) == Some(Manner::Restart);
         let control_planes: Vec<_> = self.kept.nodes.iter().filter(|node| node.role == Role::ControlPlane).collect();
         let leader = match control_planes.iter().filter(|node| restarts(node)).count() {
             0 | 1 => None,
@@ -69,6 +74,6 @@ impl Stand {
                 None => None,
             },
         };
-        Ok(Rolling::of(&self.kept.nodes, restarts, leader.as_deref()))
+        Ok(Rolling::of(&self.kept.nodes, manner, leader.as_deref()))
     }
 }

@@ -2,13 +2,14 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use castle_engine::{Alone, CastleId, Chosen, Deaf, Graph, Lease, Report, Seal, Tools, Wanted, run};
+use castle_engine::{Alone, CastleId, Chosen, Event, Graph, Lease, Listener, Report, Seal, Tools, Wanted, run};
 
 use super::{Stand, Trouble};
-use crate::drive::{Driven, Setting, drive};
+use crate::drive::{Driven, QUIET, Running, Setting, drive, line};
 use crate::masking;
 use crate::output::Printer;
 
@@ -51,10 +52,9 @@ impl Stand {
         lease: &Lease,
         printer: &mut Printer,
     ) -> Result<Driven, Trouble> {
-        let signals = self.kept.doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
+        let signals = self.kept.doors.signals().map_err(|error| Trouble::of(&error))?;
         let doors = &self.kept.doors;
-        let left = self.deadline.map(|deadline| deadline.saturating_sub(doors.clock.monotonic()));
-        let within = [within, left].into_iter().flatten().min();
+        let within = [within, self.left()].into_iter().flatten().min();
         let setting = Setting {
             verb,
             castle: castle.clone(),
@@ -71,18 +71,69 @@ impl Stand {
             seal,
             signals: signals.as_ref(),
         };
-        Ok(drive(graph, setting, printer).await?)
+        let before = self.since.map_or(Duration::ZERO, |begun| doors.clock.monotonic().saturating_sub(begun));
+        Ok(Driven { before, ..drive(graph, setting, printer).await? })
+    }
+
+    /// How much of its time is left to a verb that was given one.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_sub(self.kept.clock().monotonic()))
+    }
+
+    /// Works, and says every now and then what takes so long.
+    pub(crate) async fn aloud<T>(&self, what: impl Fn(Duration) -> Option<String>, work: impl Future<Output = T>) -> T {
+        let clock = self.kept.clock();
+        let begun = clock.monotonic();
+        let mut breaking_silence = pin!(async {
+            loop {
+                clock.sleep(QUIET).await;
+                if let Some(what) = what(clock.monotonic().saturating_sub(begun)) {
+                    self.aside.say(&what);
+                }
+            }
+        });
+        let mut work = pin!(work);
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(done),
+            Poll::Pending => {
+                // It never ends.
+                let _: Poll<()> = breaking_silence.as_mut().poll(context);
+                Poll::Pending
+            }
+        })
+        .await
     }
 
     /// Runs a graph without changing anything.
     pub(crate) async fn look(&self, graph: &Graph, castle: &CastleId) -> Report {
         let (clock, entropy) = (self.kept.doors.clock.as_ref(), self.kept.doors.entropy.as_ref());
-        let fence = Alone { epoch: 0 };
-        let tools = Tools { clock, entropy, fence: &fence, listener: &Deaf, signals: None, journal: None };
+        let (fence, attentive) = (Alone { epoch: 0 }, Attentive::default());
+        let tools = Tools { clock, entropy, fence: &fence, listener: &attentive, signals: None, journal: None };
         // Whoever only looks does not wait for long.
         let retry =
             castle_engine::Retry { attempts: 3, first: Duration::from_millis(300), longest: Duration::from_secs(2) };
-        masking::report(run(graph, tools, &Wanted { retry, ..Wanted::all(castle.clone()) }).await)
+        let wanted = Wanted { retry, within: self.left(), ..Wanted::all(castle.clone()) };
+        masking::report(self.aloud(|now| attentive.longest(now), run(graph, tools, &wanted)).await)
+    }
+}
+
+/// Remembers what is looked at, for whoever wonders why that takes so long.
+#[derive(Default)]
+struct Attentive(Mutex<Running>);
+
+impl Attentive {
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn longest(&self, now: Duration) -> Option<String> {
+        line(&self.running().longest(now)?, false).map(|line| format!("Still looking: {line}"))
+    }
+}
+
+impl Listener for Attentive {
+    fn hear(&self, event: &Event) {
+        self.running().hear(&masking::event(event));
     }
 }
 

@@ -17,6 +17,11 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
+    /// It did not work, as somebody else says: what others say is masked, whatever it is.
+    pub(crate) fn of(error: &dyn std::fmt::Display) -> Self {
+        Self::Failed(crate::masking::text(&error.to_string()))
+    }
+
     /// Why, for people; nothing if it has been said.
     pub(crate) fn told(&self) -> &str {
         match self {

@@ -181,7 +181,7 @@ fn the_datacenter_that_castle_starts_is_told_no_secret() {
     );
     let login = format!("me:{PASSWORD}");
     let variables = [("SOPS_AGE_KEY", identity().private.as_str()), ("MIRROR", &login)];
-    let planned = world.castle_with(&["plan"], &variables);
+    let planned = world.castle_with(&["down", "--yes"], &variables);
     let serving: serde_json::Value =
         serde_json::from_str(&world.read(".local/state/castle/datacenter/serving.json")).unwrap();
     let seen = seen_of(u32::try_from(serving["process"].as_u64().unwrap()).unwrap());

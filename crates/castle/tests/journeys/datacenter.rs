@@ -10,10 +10,22 @@ use crate::world::World;
 
 #[test]
 fn the_datacenter_is_found_started_and_stopped() {
-    let world = World::with_castle(BLUE);
+    // Whoever plans looks whether the addresses are free, and others may have castles on this machine.
+    let world = World::with_castle(&BLUE.replace("127.42.0", &own_network()));
     assert!(world.castle(&["datacenter", "status"]).stdout.contains("does not run"));
+    // Whoever only looks starts nothing, and leaves nothing behind.
+    for (verb, code) in [("status", 1), ("drift", 1), ("doctor", 0)] {
+        let looked = world.castle(&[verb]);
+        assert_eq!(looked.code, Some(code), "{}", looked.transcript());
+        let told = looked.transcript();
+        assert!(told.contains("no embedded datacenter runs") && told.contains("next: castle up"), "{told}");
+    }
     let plan = world.castle(&["plan"]);
-    assert!(plan.stdout.contains("Started the embedded datacenter"), "{}", plan.transcript());
+    assert!(plan.code == Some(0) && plan.stdout.contains("platform/vm/blue-cp-1"), "{}", plan.transcript());
+    assert!(plan.stdout.contains("No embedded datacenter runs"), "{}", plan.transcript());
+    assert!(!world.path(".local/state/castle").exists(), "something was left behind");
+    let down = world.castle(&["down", "--yes"]);
+    assert!(down.stdout.contains("Started the embedded datacenter"), "{}", down.transcript());
     assert!(world.castle(&["datacenter", "status"]).stdout.contains("serves Proxmox VE 9.2"));
     let second = world.castle(&["datacenter"]);
     assert_eq!(second.code, Some(3), "{}", second.transcript());
@@ -96,7 +108,7 @@ fn it_ends_when_what_it_keeps_is_removed() {
         assert!(up.code == Some(0) && up.stdout.contains("Started the embedded datacenter"), "{}", up.transcript());
         std::fs::remove_dir_all(world.path(".local/state/castle")).unwrap();
     }
-    let left = world.castle(&["plan"]);
+    let left = world.castle(&["down", "--yes"]);
     assert!(left.stdout.contains("Started the embedded datacenter"), "{}", left.transcript());
     assert!(world.castle(&["datacenter", "stop"]).stdout.contains("has ended"));
 }

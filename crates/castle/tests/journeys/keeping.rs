@@ -160,7 +160,11 @@ fn whoever_gets_an_age_identity_keeps_the_embedded_one() {
     std::fs::remove_file(world.path(KEYS)).unwrap();
     world.write(EMBEDDED, "AGE-SECRET");
     let shown = world.castle(&["state", "show"]);
-    assert!(shown.stderr.contains("embedded.agekey is damaged: put it back"), "{}", shown.transcript());
+    assert!(
+        shown.stderr.contains("embedded.agekey is damaged\n  next: put it back from a copy"),
+        "{}",
+        shown.transcript()
+    );
 }
 
 /// A key of SSH seals the state of who has no other, and opens it for who has another later.

@@ -131,6 +131,7 @@ const CASES: &[Case] = &[
     (Code::KubernetesUnsupported, &[("v1.36.3", "v1.37.0")]),
     (Code::VersionUntested, &[("v1.13.9", "v1.13.99")]),
     (Code::LonghornExtensions, &[("v1.13.9", "v1.13.9, extensions: [qemu-guest-agent]")]),
+    (Code::TaintsEverywhere, &[("dataDisk: 100GiB}", "dataDisk: 100GiB, taints: ['dedicated=db:NoExecute']}")]),
     (Code::LonghornReplicas, &[("castle: blue", "castle: blue\nstorage: {longhorn: {replicas: 3}}")]),
     (Code::LonghornDataDisk, &[(", dataDisk: 100GiB", "")]),
     (Code::KernelModuleUnknown, &[("v1.13.9", "v1.13.9, kernelModules: [iscsi_generic]")]),

@@ -66,6 +66,11 @@ fn addresses_of_another_castle_are_refused_before_a_machine_is_made() {
     room.write("green/castle.yaml", &same.replace("platform: embedded", "platform: {embedded: {vmids: 2000-2999}}"));
     let refused = room.castle(&["up", "green"]);
     insta::assert_snapshot!("addresses_of_another_castle", refused.transcript());
+    // What up refuses is no plan.
+    let plan = room.castle(&["plan", "green", "--out", "kept.json", "--json"]);
+    assert_eq!((plan.code, &plan.result()["result"]), (Some(3), &"refused".into()));
+    let summaries = plan.result()["problems"].to_string();
+    assert!(summaries.contains("port 50000 answers") && !room.world.path("kept.json").exists(), "{summaries}");
     let doctor = room.castle(&["doctor", "green", "--json"]).result();
     let wrong = doctor["findings"].as_array().unwrap().iter().filter(|finding| finding["verdict"] == "wrong");
     let checks: Vec<&str> = wrong.map(|finding| finding["check"].as_str().unwrap()).collect();

@@ -6,7 +6,7 @@ use super::api::Call;
 use super::kube::Kube;
 use super::quantity;
 use super::status::Failure;
-use super::{podsecurity, value};
+use super::{podsecurity, restriction, value};
 
 /// What is about to happen to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,7 @@ impl Kube {
         if deed.operation != Operation::Delete {
             self.check_escalation(call, object)?;
             podsecurity::judge(self, call, deed, object)?;
+            restriction::judge(call, deed, object)?;
         }
         if deed.operation == Operation::Create {
             self.check_quota(call, object)?;

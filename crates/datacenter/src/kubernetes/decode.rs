@@ -75,7 +75,7 @@ fn typed(ty: &Type, value: &Value, (owner, path): (&str, &Path), twice: &[String
         Type::Int64 => value.is_i64() || value.is_u64(),
         Type::Double => value.is_number(),
         Type::IntOrString => value.is_string() || value.is_i64(),
-        Type::Bytes => match value.as_str().map(|text| (text, STANDARD.decode(text))) {
+        Type::Bytes => match value.as_str().map(|text| (text, STANDARD.decode(without_ends(text)))) {
             Some((text, Err(error))) => {
                 findings.mismatch = Some(illegal_base64(text, &error));
                 return;
@@ -150,6 +150,11 @@ fn illegal_base64(text: &str, error: &base64::DecodeError) -> String {
         _ => text.len() / 4 * 4,
     };
     format!("illegal base64 data at input byte {at}")
+}
+
+/// Base64 without the ends of its lines: Go does not mind them, and writes none.
+fn without_ends(text: &str) -> String {
+    text.replace(['\n', '\r'], "")
 }
 
 /// The name that Go has for a type.
@@ -240,6 +245,11 @@ fn normalise_value(ty: &Type, value: &mut Value) {
                 *value = Value::String(format!("{}Z", text.split('.').next().unwrap_or_default()));
             }
         }
+        Type::Bytes => {
+            if let Some(text) = value.as_str() {
+                *value = Value::String(without_ends(text));
+            }
+        }
         _ => {}
     }
 }
@@ -271,6 +281,15 @@ mod tests {
 
     fn deployment() -> &'static Definition {
         definitions().named("apps.v1.Deployment").unwrap()
+    }
+
+    #[test]
+    fn base64_may_come_in_lines() {
+        let secret = definitions().named("core.v1.Secret").unwrap();
+        let mut object = json!({ "data": { "a": "YWJj\nZGVm\n" } });
+        assert_eq!(check(secret, &object, &[]).mismatch, None);
+        normalise(secret, &mut object);
+        assert_eq!(object["data"]["a"], "YWJjZGVm");
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub(crate) struct Api {
     pub(crate) datacenter: Datacenter,
     pub(crate) vmid: u32,
     door: Door,
+    /// Whether there is no TLS, so that a client is told what it would have found out by it.
+    is_plain: bool,
     /// Tells the connection to end without another byte.
     cut: Arc<Notify>,
 }
@@ -75,7 +77,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let door = Door::Talos(vmid, apid);
-    let api = Api { datacenter: datacenter.clone(), vmid, door, cut: Arc::new(Notify::new()) };
+    let is_plain = matches!(session, Session::Plain);
+    let api = Api { datacenter: datacenter.clone(), vmid, door, is_plain, cut: Arc::new(Notify::new()) };
     let session = Arc::new(session);
     let service = service_fn(|mut request: Request<Incoming>| {
         if let Session::Tls(certificate) = session.as_ref() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Happening;
 use super::config::{Config, Role};
-use super::node::{Data, Moment, Stage};
+use super::node::{Boot, Data, Moment, Stage};
 use crate::world::World;
 use crate::world::events::Event;
 
@@ -160,7 +160,9 @@ impl World {
     fn signers(&self, nodes: &[u32]) -> Vec<u32> {
         let signs = |vmid: &u32| {
             let Some(node) = self.talos.nodes.get(vmid) else { return false };
-            node.is_control_plane() && node.boot.as_ref().is_some_and(|boot| boot.is_healthy("trustd"))
+            // Nobody signs by a clock that is not set.
+            let signs = |boot: &Boot| boot.is_healthy("trustd") && boot.is_synced;
+            node.is_control_plane() && node.boot.as_ref().is_some_and(signs)
         };
         nodes.iter().copied().filter(signs).collect()
     }
@@ -237,7 +239,8 @@ impl World {
         if boot.stage.is_ending() || !boot.runs_kubelet {
             return;
         }
-        if config.role == Role::ControlPlane && has_etcd && !boot.runs_apiserver {
+        let can_serve = has_etcd && !self.talos.mute.contains(&vmid);
+        if config.role == Role::ControlPlane && can_serve && !boot.runs_apiserver {
             self.talos_plan(vmid, Moment::ApiServer, spans.api_server);
         }
         if !has_api {

@@ -23,6 +23,9 @@ pub(crate) const DEFINITIONS: &str = "ResourceDefinitions.meta.cosi.dev";
 /// The kind that tells which namespaces there are.
 pub(crate) const NAMESPACE_KIND: &str = "Namespaces.meta.cosi.dev";
 
+/// The kind that is counted anew again and again.
+const CPU_STATS: &str = "CPUStats.perf.talos.dev";
+
 /// The namespaces, and what they are for.
 pub(crate) const NAMESPACES: [(&str, &str); 17] = [
     ("cluster", "Cluster configuration and discovery resources."),
@@ -169,15 +172,15 @@ impl World {
         said.sort_by(|one, other| one.0.cmp(&other.0));
         let (namespace, owner) = known.map_or(("meta", "meta"), |kind| (kind.namespace, kind.owner));
         let is_mounted = boot.has_ephemeral;
-        let (now, calendar) = (self.now, self.calendar);
+        let now = if name == CPU_STATS { self.now - status::since_counted(self.now, boot) } else { self.now };
         let Some(boot) = self.talos.boot_mut(vmid) else { return Vec::new() };
-        let made = said.into_iter().map(|(id, value, proto_spec)| {
-            let yaml_spec = yaml::text(&value);
-            let entry = boot.ledger.note(now, name, &id, &yaml_spec);
-            let stamp = |at: std::time::Duration| {
-                let since = calendar + at;
-                castle_talos_api::Timestamp { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() as i32 }
-            };
+        let noted: Vec<_> = (said.into_iter())
+            .map(|(id, value, proto_spec)| {
+                let yaml_spec = yaml::text(&value);
+                (boot.ledger.note(now, name, &id, &yaml_spec), id, Spec { proto_spec, yaml_spec })
+            })
+            .collect();
+        let made = noted.into_iter().map(|(entry, id, spec)| {
             let is_volume = name.starts_with("VolumeStatuses.") && !id.starts_with("u-");
             let is_held = is_volume && is_mounted && id.starts_with('/');
             let label = is_volume.then(|| ("talos.dev/system-volume".to_owned(), String::new()));
@@ -191,13 +194,13 @@ impl World {
                     version: entry.version.to_string(),
                     owner: owner.to_owned(),
                     phase: "running".to_owned(),
-                    created: Some(stamp(entry.created)),
-                    updated: Some(stamp(entry.updated)),
+                    created: Some(self.node_timestamp(vmid, entry.created)),
+                    updated: Some(self.node_timestamp(vmid, entry.updated)),
                     finalizers: is_held.then(|| "block.MountController".to_owned()).into_iter().collect(),
                     labels: label.into_iter().collect(),
                     annotations: note.into_iter().collect(),
                 }),
-                spec: Some(Spec { proto_spec, yaml_spec }),
+                spec: Some(spec),
             }
         });
         made.collect()

@@ -22,6 +22,26 @@ impl Datacenter {
         world.touch();
     }
 
+    /// Puts the clock of the node in a guest ahead by so many seconds, or behind, from now on: also of one that is still to boot. It reaches none of
+    /// the usual time servers, so that it stays so until [`Datacenter::settle_clock`], or until its configuration names others.
+    pub fn shift_clock(&self, vmid: u32, ahead: i64) {
+        let mut world = self.world();
+        let now = world.now;
+        world.talos.clocks.entry(vmid).or_default().shift(now, ahead);
+        if let Some(boot) = world.talos.boot_mut(vmid) {
+            boot.is_synced = false;
+        }
+        world.touch();
+    }
+
+    /// Lets a node whose clock was shifted reach a time server. What it noted before keeps the time that it had.
+    pub fn settle_clock(&self, vmid: u32) {
+        let mut world = self.world();
+        world.clock_settles(vmid);
+        world.talos_settle_of(vmid);
+        world.touch();
+    }
+
     /// Lets the discovery service answer no more, or again.
     pub fn set_discovery(&self, does_answer: bool) {
         let mut world = self.world();
@@ -81,6 +101,32 @@ impl Datacenter {
         world.talos_settle_of(vmid);
         world.touch();
         true
+    }
+
+    /// Lets a node take connections and say nothing, or speak again.
+    pub fn hush_node(&self, vmid: u32, is_silent: bool) {
+        let mut world = self.world();
+        if is_silent {
+            world.talos.hushed.insert(vmid);
+        } else {
+            world.talos.hushed.remove(&vmid);
+        }
+        world.touch();
+    }
+
+    /// Ends the API server of a node and keeps it from starting, or lets it.
+    pub fn mute_api_server(&self, vmid: u32, is_mute: bool) {
+        let mut world = self.world();
+        if is_mute {
+            world.talos.mute.insert(vmid);
+            if let Some(boot) = world.talos.boot_mut(vmid) {
+                boot.runs_apiserver = false;
+            }
+        } else {
+            world.talos.mute.remove(&vmid);
+        }
+        world.talos_settle_of(vmid);
+        world.touch();
     }
 
     /// Ends the Talos API of a node, which comes back after a moment: every connection breaks.

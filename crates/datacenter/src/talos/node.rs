@@ -76,6 +76,8 @@ pub(crate) enum Moment {
     /// etcd was found healthy.
     EtcdHealthy,
     ApiServer,
+    /// The kubelet looks at what it is to run without being told by Kubernetes, and starts the API server anew.
+    StaticPods,
     /// It is a node of Kubernetes.
     Register,
     /// Kubernetes can use it.
@@ -129,6 +131,10 @@ pub(crate) struct Boot {
     /// Which Talos API listens, if any: another number is another server.
     pub(crate) apid: Option<u64>,
     pub(crate) is_synced: bool,
+    /// Counts how often its clock jumped.
+    pub(crate) epoch: u32,
+    /// When the certificate of its Talos API was made, by the clock of the world.
+    pub(crate) certified: Duration,
     pub(crate) has_etcd_image: bool,
     /// Whether it was told to begin an etcd; forgotten at the next boot.
     pub(crate) is_bootstrapping: bool,

@@ -48,7 +48,7 @@ impl World {
         if self.machines.get(vmid).is_none() {
             return;
         }
-        let (now, apid) = (self.now, self.talos.next_apid());
+        let (now, apid, is_synced) = (self.now, self.talos.next_apid(), self.clock_ahead(vmid) == 0);
         let boot_id = self.boot_id(vmid);
         let Some(node) = self.talos.nodes.get_mut(&vmid) else { return };
         node.life += 1;
@@ -61,7 +61,7 @@ impl World {
             boot.stage = Stage::Maintenance;
             boot.serve(now, "apid", "Running", Some(true));
             boot.apid = Some(apid);
-            boot.is_synced = true;
+            boot.is_synced = is_synced;
         }
         node.boot = Some(boot);
         if let Some(config) = config {
@@ -161,18 +161,20 @@ impl World {
             Moment::Register => self.talos_register(vmid),
             Moment::Ready => self.talos_ready(vmid),
             Moment::Kubelet => self.kubelet_started(vmid),
+            Moment::Synced if self.reaches_time(vmid) => self.clock_settles(vmid),
             _ => {
+                let is_mute = self.talos.mute.contains(&vmid);
                 let Some(boot) = self.talos.boot_mut(vmid) else { return };
                 let is_control_plane = boot.config.as_ref().is_some_and(|config| config.role == Role::ControlPlane);
                 match moment {
                     Moment::Apid => {
                         boot.apid = Some(apid);
+                        boot.certified = now;
                         boot.serve(now, "apid", "Running", Some(true));
                         if is_control_plane {
                             boot.serve(now, "trustd", "Running", Some(true));
                         }
                     }
-                    Moment::Synced => boot.is_synced = true,
                     Moment::Ephemeral => boot.mount(now, is_control_plane),
                     Moment::Cri => {
                         boot.mount(now, is_control_plane);
@@ -180,7 +182,8 @@ impl World {
                     }
                     Moment::EtcdImage => boot.has_etcd_image = true,
                     Moment::EtcdHealthy => boot.is_etcd_checked = true,
-                    Moment::ApiServer => boot.runs_apiserver = true,
+                    Moment::ApiServer => boot.runs_apiserver = !is_mute,
+                    Moment::StaticPods => boot.runs_apiserver = false,
                     _ => {}
                 }
             }
@@ -297,6 +300,8 @@ impl Boot {
             tried: None,
             apid: None,
             is_synced: false,
+            epoch: 1,
+            certified: now,
             has_etcd_image: false,
             is_bootstrapping: false,
             has_left: false,

@@ -162,6 +162,7 @@ fn acceptor(datacenter: &Datacenter, door: Door) -> Option<TlsAcceptor> {
     let (identity, judge, protocol) = {
         let mut world = datacenter.world();
         let (Door::Talos(vmid, _) | Door::Kubernetes(vmid, _)) = door;
+        let now = world.by_clock_of(world.certifier_of(vmid), now);
         let mut seed = || world.chance.bytes(&format!("talos certificate {vmid}"));
         let seeds = [seed(), seed()];
         let node = world.talos.nodes.get(&vmid)?;
@@ -178,7 +179,7 @@ fn acceptor(datacenter: &Datacenter, door: Door) -> Option<TlsAcceptor> {
                 let identity = identity::of_server(&signer, &seeds[0], &hostname, &names, now).ok()?;
                 let mut authorities = config.os.certificates();
                 authorities.extend(config.accepted.iter().cloned());
-                let judge = Judge::new(datacenter, authorities, true);
+                let judge = Judge::new(datacenter, vmid, authorities, true);
                 (identity, Some(judge), "h2")
             }
             (Door::Kubernetes(..), config) => {
@@ -192,7 +193,7 @@ fn acceptor(datacenter: &Datacenter, door: Door) -> Option<TlsAcceptor> {
                 let names = identity::names(&hostname, &addresses, more);
                 let authority = config.kubernetes.as_ref()?;
                 let identity = identity::of_server(authority, &seeds[0], "kube-apiserver", &names, now).ok()?;
-                let judge = Judge::new(datacenter, Vec::new(), false);
+                let judge = Judge::new(datacenter, vmid, Vec::new(), false);
                 (identity, Some(judge), "http/1.1")
             }
         }
@@ -229,6 +230,8 @@ const SCHEMES: [SignatureScheme; 7] = [
 #[derive(Debug)]
 struct Judge {
     datacenter: Datacenter,
+    /// By whose clock.
+    vmid: u32,
     authorities: Vec<CertificateDer<'static>>,
     /// Whose certificates are asked for.
     subjects: Vec<DistinguishedName>,
@@ -237,11 +240,11 @@ struct Judge {
 }
 
 impl Judge {
-    fn new(datacenter: &Datacenter, authorities: Vec<CertificateDer<'static>>, is_strict: bool) -> Self {
+    fn new(datacenter: &Datacenter, vmid: u32, authorities: Vec<CertificateDer<'static>>, is_strict: bool) -> Self {
         let mut roots = RootCertStore::empty();
         // An authority that cannot be read vouches for nobody.
         roots.add_parsable_certificates(authorities.iter().cloned());
-        Self { datacenter: datacenter.clone(), subjects: roots.subjects(), authorities, is_strict }
+        Self { datacenter: datacenter.clone(), vmid, subjects: roots.subjects(), authorities, is_strict }
     }
 }
 
@@ -263,7 +266,8 @@ impl ClientCertVerifier for Judge {
         if !self.is_strict {
             return Ok(ClientCertVerified::assertion());
         }
-        let judged = credentials::judge(Some(end_entity), &self.authorities, self.datacenter.calendar());
+        let now = self.datacenter.world().by_clock_of(self.vmid, self.datacenter.calendar());
+        let judged = credentials::judge(Some(end_entity), &self.authorities, now);
         judged.map(|_| ClientCertVerified::assertion()).map_err(|distrust| {
             rustls::Error::InvalidCertificate(match distrust {
                 Distrust::Missing | Distrust::Unknown => CertificateError::UnknownIssuer,

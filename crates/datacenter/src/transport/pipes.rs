@@ -70,9 +70,10 @@ impl Pipes {
     async fn node(&self, target: &Target, address: IpAddr) -> Result<Box<dyn ByteStream>, DialError> {
         let failed = |kind, error| DialError { target: target.clone(), kind, tried: Vec::new(), source: error };
         let datacenter = self.datacenter.clone();
-        let (door, patience) = {
+        let (door, patience, is_hushed) = {
             let world = datacenter.world();
-            (world.door(address, target.port), NOBODY.mul_f64(world.latencies.factor.max(0.0)))
+            let is_hushed = world.node_at(address).is_some_and(|vmid| world.talos.hushed.contains(&vmid));
+            (world.door(address, target.port), NOBODY.mul_f64(world.latencies.factor.max(0.0)), is_hushed)
         };
         let (near, far) = tokio::io::duplex(PIPE);
         match door {
@@ -83,6 +84,10 @@ impl Pipes {
                 datacenter.shared.clock.sleep(patience).await;
                 return Err(failed(DialErrorKind::Unreachable, io::ErrorKind::HostUnreachable.into()));
             }
+            Ok(_) if is_hushed => drop(tokio::spawn(async move {
+                let _held = far;
+                std::future::pending::<()>().await;
+            })),
             Ok(Door::Talos(vmid, apid)) => drop(tokio::spawn(api::serve(datacenter, vmid, apid, far, Session::Plain))),
             Ok(Door::Kubernetes(vmid, life)) => {
                 drop(tokio::spawn(crate::kubernetes::serve(datacenter, vmid, life, far, Session::Plain)));

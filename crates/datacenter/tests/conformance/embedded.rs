@@ -93,6 +93,7 @@ pub(crate) async fn start() -> Server {
         authority: castle.kubernetes.pem(),
         admin: issued(&castle, "system:masters", "admin"),
         stranger: issued(&castle, "strangers", "stranger"),
+        node: issued(&castle, "system:nodes", "system:node:kubelet"),
         compact: Box::new(move || {
             // It serves as long as this is kept.
             let _ = &serving;

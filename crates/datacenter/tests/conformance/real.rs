@@ -72,6 +72,7 @@ impl Real {
             authority: authority.pem(),
             admin: client(&authority, "admin", "system:masters"),
             stranger: client(&authority, "stranger", "strangers"),
+            node: client(&authority, "system:node:kubelet", "system:nodes"),
             compact: Box::new(move || Box::pin(compact(clients))),
         };
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();

@@ -42,6 +42,7 @@ pub(crate) const THEMES: &[Theme] = themes![
     "crds"
     "webhooks"
     "access"
+    "nodes"
     "endings"
     "discovery"
 ];

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use castle_datacenter::Blueprint;
+use castle_datacenter::{Blueprint, Stage};
 use castle_seams::Clock;
 use castle_talos_api::machine::{
-    EtcdForfeitLeadershipRequest, EtcdLeaveClusterRequest, EtcdMemberStatus, EtcdRemoveMemberByIdRequest,
+    EtcdForfeitLeadershipRequest, EtcdLeaveClusterRequest, EtcdMemberStatus, EtcdRemoveMemberByIdRequest, FileInfo,
+    ListRequest,
 };
 use castle_testkit::in_virtual_time;
+use futures_util::StreamExt as _;
 use futures_util::future::join;
 use tonic::{Code, Status};
 
@@ -72,6 +74,56 @@ fn nothing_answers_before_bootstrap() {
         assert_eq!(node.files(DATA).await.unwrap(), [".", "member"]);
         let again = node.bootstrap().await.unwrap_err();
         assert_eq!(told(&again), (Code::AlreadyExists, "etcd data directory is not empty"));
+    });
+}
+
+/// What a node answers to the calls of one part of the recording, written as that is.
+async fn answers(node: &Node, part: &str) -> String {
+    let mut text = String::new();
+    for call in part.lines() {
+        if let Some(root) = call.strip_prefix("List ") {
+            text += &format!("List {root}\n");
+            let request = ListRequest { root: root.to_owned(), ..ListRequest::default() };
+            let entries: Vec<Result<FileInfo, Status>> = match node.machine().list(request).await {
+                Ok(stream) => stream.into_inner().collect().await,
+                Err(refused) => vec![Err(refused)],
+            };
+            for entry in entries {
+                text += &match entry {
+                    Ok(FileInfo { relative_name, mode, uid, gid, .. }) => {
+                        format!("  {relative_name} mode {mode} uid {uid} gid {gid}\n")
+                    }
+                    Err(refused) => format!("  refused {:?} {}\n", refused.code(), refused.message()),
+                };
+            }
+        } else if call.starts_with("etcd ") {
+            let state = node.service("etcd").await.map_or("no service".to_owned(), |(state, _)| state);
+            text += &format!("etcd {state}\n");
+        }
+    }
+    text
+}
+
+/// Goal: that etcd has not begun is seen as on a real node, which castle relies on before it begins one. Method: the recorded calls in the recorded states.
+#[test]
+fn the_folder_of_etcd_is_told_as_recorded() {
+    let recorded = include_str!("recorded/etcd-directory.txt");
+    let part = |state: &str| {
+        let (_, part) = recorded.split_once(&format!("== {state}\n")).unwrap();
+        format!("{}\n", part.split("\n\n").next().unwrap().trim_end())
+    };
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::raise(clock, Blueprint::embedded(&[]), 1).await;
+        nodes.until("maintenance", async || nodes.stage(0) == Some(Stage::Maintenance)).await;
+        assert_eq!(answers(&nodes.stranger(0), &part("maintenance")).await, part("maintenance"));
+        nodes.configure(&Wanted { vip: None, ..Wanted::default() }).await;
+        let node = nodes.admin(0);
+        let is = async |state: &str| node.service("etcd").await.is_some_and(|(now, _)| now == state);
+        nodes.until("an etcd that waits to begin", async || is("Preparing").await).await;
+        assert_eq!(answers(&node, &part("configured")).await, part("configured"));
+        node.bootstrap().await.unwrap();
+        nodes.until("an etcd", async || is("Running").await).await;
+        assert_eq!(answers(&node, &part("bootstrapped")).await, part("bootstrapped"));
     });
 }
 

@@ -1,15 +1,16 @@
 //! Bad luck, and other people.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use castle_datacenter::{Asked, Blueprint, Called, Fate, Reply, Stage, Witness};
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_talos_api::cosi::resource::GetRequest;
+use castle_testkit::{VirtualClock, in_virtual_time};
 use tonic::Code;
 
 use crate::castle::{Castle, Wanted};
-use crate::wire::{AUTO, Nodes, vmid};
+use crate::wire::{AUTO, Node, Nodes, vmid};
 
 /// Ten simulated seconds.
 const SOON: Duration = Duration::from_secs(10);
@@ -29,6 +30,74 @@ fn without_time_there_is_no_etcd() {
         nodes.datacenter().set_time_servers(true);
         nodes.admin(0).bootstrap().await.unwrap();
         nodes.until("everything", async || nodes.is_complete()).await;
+    });
+}
+
+/// The newest time that a node tells of its services, and when it last counted what its processors did: seconds after now.
+async fn times(node: &Node, clock: &VirtualClock) -> (i64, i64) {
+    let now = clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let services = node.machine().service_list(()).await.unwrap().into_inner().messages.remove(0).services;
+    let events = services.into_iter().flat_map(|service| service.events.unwrap().events);
+    let newest = events.map(|event| event.ts.unwrap().seconds).max().unwrap();
+    let (namespace, kind, id) = ("perf".into(), "CPUStats.perf.talos.dev".into(), "latest".into());
+    let request = GetRequest { namespace, r#type: kind, id, options: None };
+    let counted = node.state().get(request).await.unwrap().into_inner().resource.unwrap();
+    (newest - now, counted.metadata.unwrap().updated.unwrap().seconds - now)
+}
+
+/// Goal: a node whose clock is wrong says so in all that it tells, judges by it, and keeps the times that it noted before once it is right.
+#[test]
+fn a_clock_that_is_wrong_shows_in_all_that_a_node_tells() {
+    const AHEAD: i64 = 7200;
+    in_virtual_time(async |clock| {
+        let site = Nodes::quick(clock, 1).await;
+        let plane = vmid(&site.addresses[0]);
+        let datacenter = site.datacenter();
+        assert_eq!(times(&site.stranger(0), clock).await, (0, 0));
+        datacenter.shift_clock(plane, AHEAD);
+        assert!(datacenter.reboot_node(plane));
+        site.until("up again", async || site.stranger(0).version().await.is_ok()).await;
+        clock.sleep(Duration::from_secs(40)).await;
+        let node = site.stranger(0);
+        let (newest, counted) = times(&node, clock).await;
+        assert!(
+            (AHEAD - 60..=AHEAD).contains(&newest) && (AHEAD - 30..=AHEAD).contains(&counted),
+            "{newest} {counted}"
+        );
+        let synced = node.resource("runtime", "TimeStatuses.v1alpha1.talos.dev", "node").await.unwrap();
+        assert_eq!(synced, "synced: false\nepoch: 1\nsyncDisabled: false\n");
+        assert_eq!(node.time().time(()).await.unwrap_err().code(), Code::Unknown);
+
+        // With a configuration its certificate is of a time that has not come here.
+        site.configure(&Wanted { vip: None, ..Wanted::default() }).await;
+        clock.sleep(SOON).await;
+        let refused = site.admin(0).version().await.unwrap_err();
+        let go = "x509: certificate has expired or is not yet valid: current time 2026-09-21T";
+        assert!(refused.message().contains(go) && refused.message().contains("Z is before 2026-09-21T"), "{refused}");
+
+        datacenter.settle_clock(plane);
+        let node = site.admin(0);
+        let synced = node.resource("runtime", "TimeStatuses.v1alpha1.talos.dev", "node").await.unwrap();
+        assert_eq!(synced, "synced: true\nepoch: 2\nsyncDisabled: false\n");
+        let (newest, _) = times(&node, clock).await;
+        assert!((AHEAD - 60..=AHEAD).contains(&newest), "{newest}");
+        clock.sleep(Duration::from_secs(30)).await;
+        let (_, counted) = times(&node, clock).await;
+        assert!((-30..=0).contains(&counted), "{counted}");
+    });
+}
+
+/// Goal: to a node whose clock is far behind, a certificate of today is none yet.
+#[test]
+fn a_node_judges_certificates_by_its_own_clock() {
+    in_virtual_time(async |clock| {
+        let nodes = Nodes::quick(clock, 1).await;
+        nodes.configure(&Wanted { vip: None, ..Wanted::default() }).await;
+        clock.sleep(SOON).await;
+        nodes.admin(0).version().await.unwrap();
+        nodes.datacenter().shift_clock(vmid(&nodes.addresses[0]), -400 * 24 * 3600);
+        let refused = nodes.admin(0).version().await.unwrap_err();
+        assert!(refused.message().contains("remote error: tls: expired certificate"), "{refused}");
     });
 }
 

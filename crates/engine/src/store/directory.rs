@@ -87,7 +87,14 @@ fn failure(kind: StoreErrorKind, path: &Path, evidence: &str) -> StoreError {
 }
 
 fn refused(error: &DiskError) -> StoreError {
-    failure(StoreErrorKind::Refused, &error.path, &error.to_string())
+    let evidence = match error.kind {
+        // Nobody knows whose it is, and what is in it.
+        DiskErrorKind::IsDirectory => {
+            "it is a folder\n  next: move it away, and run castle adopt: what stands tells the same".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    failure(StoreErrorKind::Refused, &error.path, &evidence)
 }
 
 impl Store for DirectoryStore {

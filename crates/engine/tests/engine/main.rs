@@ -5,6 +5,7 @@ mod contract;
 mod journal;
 mod lease;
 mod planning;
+mod recorded;
 mod running;
 mod scheduling;
 mod secrecy;

@@ -160,6 +160,41 @@ fn a_writer_that_lost_its_lease_stops_before_its_next_effect() {
     });
 }
 
+/// A fence that says once that the lease is lost, when it is asked for the time after so many, and never again.
+struct LostOnce {
+    left: Mutex<i32>,
+}
+
+impl Fence for LostOnce {
+    fn check(&self) -> BoxFuture<'_, Result<u64, Fault>> {
+        let mut left = self.left.lock().unwrap();
+        let is_lost = *left == 0;
+        *left -= 1;
+        let lost = || Fault::new(Class::Final, "the lease", "held by someone@elsewhere under epoch 5");
+        Box::pin(std::future::ready(if is_lost { Err(lost()) } else { Ok(4) }))
+    }
+}
+
+/// One word is enough for all: steps that wait for nobody do nothing more either, whatever they would be told.
+#[test]
+fn a_lost_lease_stops_steps_that_do_not_depend_on_each_other() {
+    in_virtual_time(async |clock| {
+        let pulse = Pulse::new();
+        let (disk, world) = (ModelDisk::new(&pulse), slow_world(clock, &pulse));
+        let mut builder = GraphBuilder::new();
+        for index in 0..10 {
+            let step = ThingStep { world: world.clone(), name: index.to_string(), wanted: Some(Thing::default()) };
+            builder.step(id("thing", &index.to_string()), Place::default(), (Vec::new(),), step);
+        }
+        let lost = LostOnce { left: Mutex::new(3) };
+        let report = go(&builder.build().unwrap(), &disk, clock, Setting { fence: &lost, signals: None }).await;
+        assert_eq!(world.effects().len(), 3, "{:?}", world.effects());
+        let failed: Vec<_> = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).collect();
+        assert!(failed.len() == 1 && format!("{failed:?}").contains("someone@elsewhere"), "{failed:?}");
+        assert_eq!(report.ended(|outcome| matches!(outcome, Outcome::Remaining)).count(), 6);
+    });
+}
+
 /// Whatever the room: before an intent, in the middle of it, or just behind it.
 #[test]
 fn a_full_disk_stops_the_run_and_nothing_is_done_twice() {
@@ -301,7 +336,7 @@ fn a_gate_that_stays_closed_fails_with_subject_evidence_and_the_next_command() {
         let Outcome::Failed { fault } = report.outcome(&id("quorum", "etcd")).unwrap() else { panic!("{report:?}") };
         assert_eq!(
             (fault.subject.as_str(), fault.evidence.as_str(), fault.next.as_str()),
-            ("blue-cp-1", "etcd is a learner (waited 60s)", "talosctl etcd members")
+            ("blue-cp-1", "etcd is a learner (waited 60 s)", "talosctl etcd members")
         );
     });
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::Value;
 
+use super::makers::{Made, possible_maker};
 use super::variables::{self, Sources};
 use super::{HELM, KUSTOMIZE, SOURCE, Variables, folder, inline, outcome};
 use crate::kustomize::{BuildError, Note};
@@ -106,6 +107,21 @@ impl Forest {
         self.objects().filter(|(_, object)| object.is(HELM, "HelmRelease") && !is_elsewhere(object))
     }
 
+    /// The chart of a release, wherever it is named.
+    pub(crate) fn chart(&self, release: &Object) -> Option<String> {
+        let last = |path: &str| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
+        let direct = release.text("/spec/chart/spec/chart");
+        if !direct.is_empty() {
+            return Some(last(direct));
+        }
+        let (kind, name) = (release.text("/spec/chartRef/kind"), release.text("/spec/chartRef/name"));
+        let source =
+            self.objects().map(|(_, object)| object).find(|object| object.kind() == kind && object.name() == name);
+        let source = source
+            .map(|source| if kind == "HelmChart" { source.text("/spec/chart") } else { source.text("/spec/url") });
+        source.map(last).filter(|chart| !chart.is_empty())
+    }
+
     /// Something that was not read and may bring whatever is missing, if there is such a thing.
     pub(crate) fn unread(&self) -> Option<String> {
         self.unread_besides(&|_| false)
@@ -140,19 +156,22 @@ struct Ground<'g> {
     entry: &'g Object,
     known: Sources,
     is_lenient: bool,
-    /// Whether all that could make a source of variables was read.
+    /// What an earlier pass found, all that is made by it, and whether all was read.
+    found: Forest,
+    made: Made,
     is_whole: bool,
 }
 
 /// Builds the first Kustomization and all that follow. What castle makes itself is `given`.
 pub(crate) fn grow(tree: &Tree, entry: &Object, given: &Sources, is_lenient: bool) -> Forest {
     // Sources of variables may be brought by any group, also by a later one: the first pass finds them.
-    let mut ground = Ground { tree, entry, known: given.clone(), is_lenient, is_whole: true };
+    let (found, made) = (Forest::default(), Made::default());
+    let mut ground = Ground { tree, entry, known: given.clone(), is_lenient, found, made, is_whole: true };
     let first = pass(&ground);
-    ground.is_whole = first.unread().is_none();
     for group in &first.groups {
         ground.known.extend(variables::of(&group.objects));
     }
+    (ground.is_whole, ground.made, ground.found) = (first.unread().is_none(), Made::of(&first), first);
     pass(&ground)
 }
 
@@ -228,14 +247,16 @@ fn variables_of(kustomization: &Object, ground: &Ground<'_>) -> (Variables, Vec<
     let mut missing = Vec::new();
     for (index, source) in kustomization.list("/spec/postBuild/substituteFrom").enumerate() {
         let text = |key: &str| source[key].as_str().unwrap_or_default().to_owned();
-        let (kind, name) = (text("kind"), text("name"));
-        match ground.known.get(&(kind.clone(), kustomization.reference().namespace, name.clone())) {
+        let (kind, name, namespace) = (text("kind"), text("name"), kustomization.reference().namespace);
+        match ground.known.get(&(kind.clone(), namespace.clone(), name.clone())) {
             Some(source) => {
                 variables.values.extend(source.values.clone());
                 variables.is_open |= source.is_open;
             }
+            // It will be there, and only the cluster will know what is in it.
+            None if ground.made.has(&kind, &namespace, &name) => variables.is_open = true,
             None if source.get("optional").and_then(Value::as_bool) == Some(true) => {
-                variables.is_open |= !ground.is_whole;
+                variables.is_open |= !ground.is_whole || possible_maker(&ground.found, &kind, &namespace).is_some();
             }
             None => {
                 missing.push((format!("/spec/postBuild/substituteFrom/{index}"), kind, name));

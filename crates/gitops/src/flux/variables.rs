@@ -68,7 +68,11 @@ fn plain(object: &Object, places: &[&str], is_encoded: bool) -> Source {
     for place in places {
         for (key, value) in object.value.get(*place).and_then(Value::as_object).into_iter().flatten() {
             let text = value.as_str().unwrap_or_default();
-            let decoded = STANDARD.decode(text.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            // Generators break what is long into lines.
+            let decoded = STANDARD
+                .decode(text.replace(['\n', '\r'], "").trim())
+                .ok()
+                .and_then(|bytes| String::from_utf8(bytes).ok());
             let text = if is_encoded { decoded.unwrap_or_else(|| UNKNOWN.to_owned()) } else { text.to_owned() };
             values.insert(key.clone(), text.replace('\n', ""));
         }

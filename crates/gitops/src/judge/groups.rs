@@ -74,7 +74,8 @@ fn built(case: &Case<'_>, group: &Group, found: &mut Vec<Finding>) {
         found.extend(names.iter().map(|name| valueless(case, group, object, name)));
     }
     for (pointer, kind, name) in &group.sources_missing {
-        let what = format!("{kind} {name} in {}", own.reference().namespace);
+        let namespace = own.reference().namespace;
+        let what = format!("{kind} {name} in {namespace}");
         let missing = Finding::of(
             Code::SubstitutionSourceMissing,
             own,
@@ -82,7 +83,7 @@ fn built(case: &Case<'_>, group: &Group, found: &mut Vec<Finding>) {
             format!("variables come from {what}, which neither castle nor the repository makes"),
             "make it, correct the name, or write optional: true",
         );
-        found.push(case.unless_unread(own, pointer, &what, missing.because(&what)));
+        found.push(case.unless_made(own, pointer, (kind, &namespace, name), missing.because(&what)));
     }
     for note in group.notes.iter().filter(|_| !group.is_foreign) {
         let why = match note.hides {

@@ -40,8 +40,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
                         format!("nothing makes the namespace {namespace}: Flux applies nothing of {}", group.name()),
                         format!("add a Namespace {namespace} to {}", group.name()),
                     );
-                    let what = format!("the namespace {namespace}");
-                    case.unless_unread(object, pointer, &what, missing.because(&namespace))
+                    case.unless_made(object, pointer, ("Namespace", "", &namespace), missing.because(&namespace))
                 }
                 Some(maker) => Finding::of(
                     Code::NamespaceLate,

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::served::chart;
 use super::{Case, Code, Finding};
 use crate::flux::is_elsewhere;
 use crate::kinds::{ApiServer, Component, FLUX};
@@ -22,7 +21,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
             found.extend(owned(object, &component));
         }
         let chart = match object.kind() {
-            "HelmRelease" if !is_elsewhere(object) => chart(case.forest, object),
+            "HelmRelease" if !is_elsewhere(object) => case.forest.chart(object),
             "HelmChart" => Some(object.text("/spec/chart").to_owned()),
             _ => None,
         };
@@ -101,7 +100,7 @@ fn missing(case: &Case<'_>, component: &Component) -> Option<Finding> {
     let Component { name, charts, workload, kinds, .. } = component;
     let objects = || case.forest.objects().map(|(_, object)| object);
     let is_released = (case.forest.releases())
-        .any(|(_, release)| chart(case.forest, release).is_some_and(|chart| charts.contains(&chart.as_str())));
+        .any(|(_, release)| case.forest.chart(release).is_some_and(|chart| charts.contains(&chart.as_str())));
     let is_defined = objects().any(|object| {
         object.is("apiextensions.k8s.io", "CustomResourceDefinition")
             && kinds.iter().any(|kinds| kinds.group == object.text("/spec/group"))

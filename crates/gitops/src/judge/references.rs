@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::makers::{Made, possible_maker};
 use super::{Case, Code, Finding};
-use crate::flux::is_unknown;
+use crate::flux::{Made, is_unknown};
 use crate::object::Object;
 
 /// Where the Pods of a kind are.
@@ -39,7 +38,7 @@ enum Weight {
 }
 
 pub(super) fn judge(case: &mut Case<'_>) {
-    let made = Made::of(case);
+    let made = made(case);
     let mut found = Vec::new();
     for (_, object) in case.forest.objects() {
         let mut told = BTreeSet::new();
@@ -51,6 +50,15 @@ pub(super) fn judge(case: &mut Case<'_>) {
         }
     }
     case.findings.extend(found);
+}
+
+/// All that castle, Kubernetes and the repository make.
+fn made(case: &Case<'_>) -> Made {
+    let (mut made, world) = (Made::of(case.forest), case.world);
+    world.secrets.iter().for_each(|(namespace, name)| made.give("Secret", namespace, name));
+    world.config_maps.keys().for_each(|(namespace, name)| made.give("ConfigMap", namespace, name));
+    world.stores.iter().for_each(|name| made.give("ClusterSecretStore", "", name));
+    made
 }
 
 fn needs(object: &Object) -> Vec<Need> {
@@ -171,20 +179,8 @@ fn missing(case: &Case<'_>, object: &Object, need: &Need) -> Finding {
         };
         let why =
             format!("reads from {kind} {name}, which neither castle nor the repository makes: the secret never syncs");
-        let finding = Finding::of(Code::StoreMissing, object, pointer, why, fix);
-        let what = format!("{kind} {name}");
-        return case.unless_unread(object, pointer, &what, finding.because(format!("{namespace}/{name}")));
-    }
-    let cause = format!("{kind} {namespace}/{name}");
-    if let Some(maker) = possible_maker(case, kind, namespace) {
-        return Finding::of(
-            Code::NotJudged,
-            object,
-            pointer,
-            format!("needs {kind} {name} in {namespace}: castle cannot tell whether {maker} makes it"),
-            "nothing, if it does",
-        )
-        .because(cause);
+        let finding = Finding::of(Code::StoreMissing, object, pointer, why, fix).because(format!("{namespace}/{name}"));
+        return case.unless_made(object, pointer, (kind, namespace, name), finding);
     }
     let (code, ends) = match (*kind, weight) {
         ("Secret", Weight::Wanted) => {
@@ -200,8 +196,7 @@ fn missing(case: &Case<'_>, object: &Object, need: &Need) -> Finding {
     } else {
         format!("add ConfigMap {name} in namespace {namespace}, or a configMapGenerator")
     };
-    let what = format!("{kind} {name} in {namespace}");
-    let why = format!("needs {what}, which neither castle nor the repository makes: {ends}");
-    let finding = Finding::of(code, object, pointer, why, fix).because(cause);
-    case.unless_unread(object, pointer, &what, finding)
+    let why = format!("needs {kind} {name} in {namespace}, which neither castle nor the repository makes: {ends}");
+    let finding = Finding::of(code, object, pointer, why, fix).because(format!("{kind} {namespace}/{name}"));
+    case.unless_made(object, pointer, (kind, namespace, name), finding)
 }

@@ -71,7 +71,7 @@ impl<'c> Providers<'c> {
             known.push(Provider { group, served, release: None });
         }
         for (group, release) in forest.releases() {
-            let Some(chart) = chart(forest, release) else { continue };
+            let Some(chart) = forest.chart(release) else { continue };
             match of_chart(&chart) {
                 Some(kinds) => {
                     let mut served = Served::default();
@@ -96,21 +96,6 @@ fn brings_definitions(chart: &str, release: &Object) -> bool {
         || release.value.pointer("/spec/valuesFrom").is_some()
 }
 
-/// The chart of a release, wherever it is named.
-pub(super) fn chart(forest: &Forest, release: &Object) -> Option<String> {
-    let last = |path: &str| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
-    let direct = release.text("/spec/chart/spec/chart");
-    if !direct.is_empty() {
-        return Some(last(direct));
-    }
-    let (kind, name) = (release.text("/spec/chartRef/kind"), release.text("/spec/chartRef/name"));
-    let source =
-        forest.objects().map(|(_, object)| object).find(|object| object.kind() == kind && object.name() == name);
-    let source =
-        source.map(|source| if kind == "HelmChart" { source.text("/spec/chart") } else { source.text("/spec/url") });
-    source.map(last).filter(|chart| !chart.is_empty())
-}
-
 /// What is told of a kind that nothing is known to serve as it is written.
 fn not_served(case: &Case<'_>, providers: &Providers<'_>, object: &Object) -> Option<Finding> {
     let (api, kind, version) = (object.group(), object.kind(), object.text("/apiVersion"));
@@ -129,7 +114,7 @@ fn not_served(case: &Case<'_>, providers: &Providers<'_>, object: &Object) -> Op
         return Some(finding);
     }
     let leaving_out = providers.known.iter().filter_map(|it| it.release).find(|release| {
-        let kinds = chart(case.forest, release).and_then(|chart| of_chart(&chart)).unwrap_or_default();
+        let kinds = case.forest.chart(release).and_then(|chart| of_chart(&chart)).unwrap_or_default();
         kinds.iter().any(|kinds| kinds.group == api)
     });
     let (why, fix) = match (leaving_out, api) {

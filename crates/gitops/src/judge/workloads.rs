@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::served::chart;
 use super::{Case, Code, Finding};
 use crate::flux::Group;
 use crate::object::Object;
@@ -47,7 +46,7 @@ fn slow(case: &Case<'_>, group: &Group, release: &Object) -> Option<Finding> {
     if own.value["spec"]["wait"] != true || own.value["spec"]["suspend"] == true {
         return None;
     }
-    let chart = chart(case.forest, release)?;
+    let chart = case.forest.chart(release)?;
     if SLOW.contains(&chart.as_str()) {
         return Some(Finding::of(
             Code::SlowChartWaited,

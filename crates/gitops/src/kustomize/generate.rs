@@ -10,6 +10,9 @@ use super::piece::Piece;
 use crate::tree::{Tree, joined};
 use crate::yaml::Lines;
 
+/// How long a line of Base64 is.
+const LINE: usize = 70;
+
 /// Where a generator is written.
 pub(super) struct Place<'t> {
     pub(super) tree: &'t Tree,
@@ -62,10 +65,10 @@ pub(super) fn generate(
             return Err(place.wrong(&format!("the generator {name} makes the key {key} twice")));
         }
         match String::from_utf8(bytes) {
-            Ok(text) if kind == "Secret" => drop(data.insert(key, STANDARD.encode(text).into())),
+            Ok(text) if kind == "Secret" => drop(data.insert(key, encoded(text.as_bytes()).into())),
             Ok(text) => drop(data.insert(key, text.into())),
-            Err(raw) if kind == "Secret" => drop(data.insert(key, STANDARD.encode(raw.into_bytes()).into())),
-            Err(raw) => drop(binary.insert(key, STANDARD.encode(raw.into_bytes()).into())),
+            Err(raw) if kind == "Secret" => drop(data.insert(key, encoded(&raw.into_bytes()).into())),
+            Err(raw) => drop(binary.insert(key, encoded(&raw.into_bytes()).into())),
         }
     }
     if kind == "Secret" {
@@ -89,6 +92,23 @@ pub(super) fn generate(
     let mut piece = Piece::new(value, place.file, Lines::at(place.line));
     piece.is_hashed = options["disableNameSuffixHash"] != true;
     Ok((piece, if kind == "Secret" { sealed } else { Vec::new() }))
+}
+
+/// Base64 as Kustomize writes it: what is long comes in lines, each with its end. The hash in the name is of that.
+fn encoded(bytes: &[u8]) -> String {
+    let whole = STANDARD.encode(bytes);
+    if whole.len() < LINE {
+        return whole;
+    }
+    let mut rest = whole.as_str();
+    let mut lines = String::with_capacity(whole.len() + whole.len() / LINE + 1);
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(LINE));
+        lines.push_str(line);
+        lines.push('\n');
+        rest = after;
+    }
+    lines
 }
 
 /// The options of a generator over those of all.
@@ -183,5 +203,19 @@ pub(super) fn absorb(pieces: &mut Vec<Piece>, mut new: Piece, behaviour: &str) -
         (Ok(_), _) => {
             Err(format!("{} {} exists: a generator must say `behavior: merge` or `replace`", id.kind, id.name))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_long_comes_in_lines() {
+        assert_eq!(encoded(&[b'a'; 51]).len(), 68);
+        let (line, more) = (encoded(&[b'a'; 52]), encoded(&[b'a'; 105]));
+        assert_eq!(line.lines().map(str::len).collect::<Vec<_>>(), [70, 2]);
+        assert_eq!(more.lines().map(str::len).collect::<Vec<_>>(), [70, 70]);
+        assert!(line.ends_with('\n') && more.ends_with('\n'));
     }
 }

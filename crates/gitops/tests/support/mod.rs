@@ -1,6 +1,8 @@
 //! Files of the tests.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
+pub(crate) mod fixtures;
+
 use std::path::{Path, PathBuf};
 
 use castle_seams::{Disk, SystemDisk};

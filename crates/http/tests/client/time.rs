@@ -15,7 +15,7 @@ fn while_dialling() {
     in_virtual_time(async |clock| {
         let (server, client) = Server { dial_time: 99 * SECOND, ..Server::saying(clock, OK) }.plain();
         let failure = client.ask(&get()).await.unwrap_err();
-        assert_eq!(failure, Failure::NotSent("no connection to h.example:8006: no result within 30s".to_owned()));
+        assert_eq!(failure, Failure::NotSent("no connection to h.example:8006: no result within 30 s".to_owned()));
         assert_eq!(clock.monotonic(), DEADLINE);
         assert!(server.used().is_empty());
     });
@@ -38,7 +38,7 @@ fn while_sending() {
         let (_, client) = Server { is_deaf: true, ..Server::saying(clock, OK) }.plain();
         let ask = Ask { body: Bytes::from(vec![b'x'; 1 << 20]), ..Ask::new(Method::PUT, "/x") };
         let failure = client.with_deadline(2 * SECOND).ask(&ask).await.unwrap_err();
-        assert_eq!(failure, Failure::Lost("no whole answer within 2s".to_owned()));
+        assert_eq!(failure, Failure::Lost("no whole answer within 2 s".to_owned()));
         assert_eq!(clock.monotonic(), 2 * SECOND);
     });
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::expect::Expect;
 use super::ready::Sight;
+use super::reopen::{UNSCHEDULABLE, unopened};
 use crate::client::{Api, Mode, Scope, Trouble};
 use crate::model::{Key, Kind, Object, condition};
 
@@ -24,7 +25,6 @@ const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// What the machine of a node calls its last start.
 const BOOT: &str = "/status/nodeInfo/bootID";
 const MIRROR: &str = "kubernetes.io/config.mirror";
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// How long Pods may take to end: longer than the grace that most of them have.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
@@ -126,7 +126,9 @@ impl Step for Drain {
             if is_open && let Some(Closed { subject, evidence, next }) = unmet(api, &self.provided).await? {
                 return Err(Fault::guard(subject, evidence).next(next));
             }
-            let pods = remaining(api, &node).await?;
+            // What is on a machine that is off comes up again with it, if it is only to restart.
+            let stays = self.returns.is_some() && !is_ready(&node);
+            let pods = if stays { Vec::new() } else { remaining(api, &node).await? };
             let pods = pods.into_iter().filter(|pod| !pod.is_ending() && !comes_back(pod)).collect();
             Ok(Some(Burden { node, is_open, pods }))
         })
@@ -200,11 +202,12 @@ fn kept(pod: &Object, trouble: &Trouble) -> Fault {
         .next(format!("kubectl get poddisruptionbudgets --namespace {namespace}; then castle up again"))
 }
 
-/// The Pods on a node that do not belong to it. On one that is not ready nobody can end them: they go with the machine.
+fn is_ready(node: &Object) -> bool {
+    condition(node, "Ready").is_some_and(|ready| ready.status == "True")
+}
+
+/// The Pods on a node that do not belong to it.
 async fn remaining(api: &Api, node: &Object) -> Result<Vec<Object>, Fault> {
-    if condition(node, "Ready").is_none_or(|ready| ready.status != "True") {
-        return Ok(Vec::new());
-    }
     let scope = Scope { fields: format!("spec.nodeName={}", node.name()), ..Scope::default() };
     let listed = api.list(&Kind::new("v1", "Pod"), &scope).await;
     let pods = listed.map_err(|trouble| trouble.fault(&Key::new("", "Pod", "", "(all)")))?.objects;
@@ -231,13 +234,21 @@ fn comes_back(pod: &Object) -> bool {
 pub struct Empty {
     node: String,
     provided: Vec<Expect>,
+    /// Whether the machine does not come back, and what is on it although it is off goes for good.
+    for_good: bool,
 }
 
 impl Empty {
     /// The gate before the machine of this node goes.
     #[must_use]
     pub fn new(node: &str) -> Self {
-        Self { node: node.to_owned(), provided: Vec::new() }
+        Self { node: node.to_owned(), provided: Vec::new(), for_good: false }
+    }
+
+    /// The gate before a machine goes that does not come back.
+    #[must_use]
+    pub fn for_good(self) -> Self {
+        Self { for_good: true, ..self }
     }
 
     /// Opens only if all this is so at the same time.
@@ -260,8 +271,16 @@ impl Gate for Empty {
             let closed = |pod: &Object, evidence: String, next: String| {
                 Ok(Verdict::Closed(Closed { subject: pod.key().to_string(), evidence, next }))
             };
+            let answers = is_ready(&node);
+            if !answers && !self.for_good {
+                return Ok(Verdict::Open(()));
+            }
             for pod in remaining(api, &node).await? {
-                if !comes_back(&pod) {
+                // On a machine that is off nobody can end it: it goes along, and whoever asked it to go has asked its budget.
+                if pod.is_ending() && !answers {
+                    continue;
+                }
+                if !comes_back(&pod) && answers {
                     let next = format!("kubectl describe {}", pod.key().for_kubectl());
                     return closed(&pod, format!("is still on {}", self.node), next);
                 }
@@ -412,14 +431,15 @@ impl Step for Left {
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             let Some(node) = nodes.first() else { return Ok(()) };
-            let done = if change.verb != "forget" {
-                let stays = if node.label(CLOSED_BEFORE).is_some() { json!(true) } else { Value::Null };
-                let labels = json!({LEAVING: null, CLOSED_BEFORE: null});
-                api.alter(node, &labels, &json!({"unschedulable": stays})).await
-            } else {
-                api.delete(node).await
-            };
-            done.map_err(|trouble| trouble.fault(&node.key()))
+            if change.verb == "forget" {
+                return api.delete(node).await.map_err(|trouble| trouble.fault(&node.key()));
+            }
+            let stays = if node.label(CLOSED_BEFORE).is_some() { json!(true) } else { Value::Null };
+            let labels = json!({LEAVING: null, CLOSED_BEFORE: null});
+            match api.alter(node, &labels, &json!({"unschedulable": stays})).await {
+                Ok(()) => Ok(()),
+                Err(trouble) => Err(unopened(api, node, &trouble).await),
+            }
         })
     }
 

@@ -48,7 +48,7 @@ fn a_workload_of_which_nothing_is_wanted_serves_nobody() {
         let current = Expect::Current(Kind::new("apps/v1", "Deployment"), "default".to_owned(), "web".to_owned());
         well(&room.expect(vec![current], SOON).await);
         let closed = fault(&room.expect(vec![serving("Deployment")], SOON).await);
-        assert_eq!(closed.to_string(), "Deployment default/web: no Pod is wanted of it yet (waited 60s)");
+        assert_eq!(closed.to_string(), "Deployment default/web: no Pod is wanted of it yet (waited 60 s)");
     });
 }
 
@@ -166,10 +166,10 @@ fn a_condition_counts_if_it_is_of_this_generation_and_for_this_reason() {
         well(&room.apply("x", &[definition("thing")]).await);
         well(&room.expect(vec![established()], SOON).await);
         let closed = fault(&room.expect(vec![ready()], SOON).await);
-        assert_eq!(closed.to_string(), "Thing default/one: is not there yet (waited 60s)");
+        assert_eq!(closed.to_string(), "Thing default/one: is not there yet (waited 60 s)");
         well(&room.apply("x", &[thing()]).await);
         let closed = fault(&room.expect(vec![ready()], SOON).await);
-        assert_eq!(closed.evidence, "has no condition Ready yet (waited 60s)");
+        assert_eq!(closed.evidence, "has no condition Ready yet (waited 60 s)");
         let condition = |status: &str, reason: &str, generation: i64| json!([{"type": "Ready", "status": status, "reason": reason, "message": "m", "observedGeneration": generation}]);
         for (told, evidence) in [
             (condition("False", "InvalidProviderConfig", 1), "Ready is False (InvalidProviderConfig): m"),
@@ -177,7 +177,7 @@ fn a_condition_counts_if_it_is_of_this_generation_and_for_this_reason() {
             (condition("True", "Valid", 0), "Ready is of generation 0, not of 1"),
         ] {
             say(room, told).await;
-            assert_eq!(fault(&room.expect(vec![ready()], SOON).await).evidence, format!("{evidence} (waited 60s)"));
+            assert_eq!(fault(&room.expect(vec![ready()], SOON).await).evidence, format!("{evidence} (waited 60 s)"));
         }
         say(room, condition("True", "Valid", 1)).await;
         well(&room.expect(vec![ready()], SOON).await);
@@ -194,7 +194,7 @@ fn a_service_is_not_ready_before_it_has_an_address() {
         well(&room.apply("x", &[service]).await);
         let addressed = || vec![Expect::Addressed("default".to_owned(), "web".to_owned())];
         let closed = fault(&room.expect(addressed(), SOON).await);
-        assert_eq!(closed.to_string(), "Service default/web: no address is assigned (waited 60s)");
+        assert_eq!(closed.to_string(), "Service default/web: no address is assigned (waited 60 s)");
         let path = "/api/v1/namespaces/default/services/web/status";
         let told = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},

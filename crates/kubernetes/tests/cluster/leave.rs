@@ -1,5 +1,8 @@
 //! A node is sent away: what runs on it is asked to go, budgets are kept, and a node that is wanted again is taken back.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use castle_datacenter::{Verdict, Webhook};
 use castle_engine::{GraphBuilder, Handle, Place, Report};
 use castle_kubernetes::client::{Api, Scope};
 use castle_kubernetes::model::{Kind, Object};
@@ -98,6 +101,46 @@ fn a_node_is_emptied_and_forgotten_or_taken_back() {
         well(&room.run(|graph, api| send_away(graph, api, &node)).await);
         well(&settle(room, &[]).await);
         assert!(room.seen.take().iter().any(|asked| asked.contains("DELETE") && asked.contains(&node)));
+    });
+}
+
+/// Whoever has a say in what becomes of nodes ran on the node that was emptied, and waits for one that is open.
+#[test]
+fn a_node_is_taken_back_though_the_webhook_that_has_a_say_waits_for_it() {
+    in_hall(async |room| {
+        let node = worker(room).await;
+        let issued = room.datacenter().issue_certificate("blue", &["shop.default.svc"]).unwrap();
+        let webhook = Webhook::new(|_| Verdict::Allow);
+        webhook.listen(&issued.certificate);
+        assert!(room.datacenter().serve_webhook("blue", "default/shop", Some(webhook)));
+        let service = json!({"namespace": "default", "name": "shop", "path": "/", "port": 443});
+        let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]});
+        let hook = json!({
+            "name": "nodes.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+            "rules": [rule], "clientConfig": {"service": service, "caBundle": STANDARD.encode(&issued.authority)},
+        });
+        let shop = [
+            deployment(),
+            object(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop", "namespace": "default"},
+                "spec": {"selector": {"app": "shop"}, "ports": [{"port": 443}]}})),
+        ];
+        well(&room.apply("shop", &shop).await);
+        well(&room.expect(vec![serving()], std::time::Duration::from_secs(300)).await);
+        let configuration = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "shop"}, "webhooks": [hook]});
+        well(&room.apply("hooks", &[object(configuration)]).await);
+        for other in room.api.list(&Kind::new("v1", "Node"), &Scope::default()).await.unwrap().objects {
+            if other.name() != node {
+                cordon(room, other.name(), true).await;
+            }
+        }
+        well(&room.run(|graph, api| send_away(graph, api, &node)).await);
+        assert_eq!(open_for_business(room, "").await, 2, "they wait");
+        let seen = room.get("v1", "Node", "", &node).await.unwrap();
+        let opened = room.api.alter(&seen, &json!({}), &json!({"unschedulable": null})).await;
+        assert!(opened.is_err_and(|trouble| trouble.is_deaf_webhook()), "nobody can open it");
+        well(&settle(room, &[&node]).await);
+        assert_eq!(state(room, &node).await, (false, Vec::new()));
     });
 }
 

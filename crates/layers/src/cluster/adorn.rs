@@ -200,3 +200,24 @@ impl Step for Adorn {
         Present
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The annotation as castles that stand have it. It has no version: one would make every node of every castle differ from what is
+    /// wanted. A key that is not known is passed over, so a later castle can add some.
+    const RECORDED: &str =
+        r#"{"labels":["node-role.kubernetes.io/worker"],"taints":[{"key":"gpu","effect":"NoSchedule"}]}"#;
+
+    #[test]
+    fn the_recorded_note_is_written_and_read() {
+        let given = Given::read(RECORDED);
+        assert_eq!(given.labels, ["node-role.kubernetes.io/worker".to_owned()].into());
+        assert_eq!(given.taints.iter().map(|id| spelled(id, "")["key"].clone()).collect::<Vec<_>>(), ["gpu"]);
+        assert_eq!(given.note().as_deref(), Some(RECORDED));
+        let later = RECORDED.replacen('{', r#"{"format":2,"#, 1);
+        assert_eq!(Given::read(&later), given);
+        assert_eq!((Given::read(""), Given::default().note()), (Given::default(), None));
+    }
+}

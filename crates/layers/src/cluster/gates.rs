@@ -1,5 +1,6 @@
 //! Gates that ask the Kubernetes API: that it is ready, that all nodes are, and that names are found.
 
+mod serving;
 mod shared;
 mod volumes;
 
@@ -11,8 +12,10 @@ use castle_kubernetes::client::{self, Access, Api as Kubernetes, Scope};
 use castle_kubernetes::model::{Key, Kind, condition};
 use castle_kubernetes::steps::{Expect, Ready, Test, Unmet};
 use castle_seams::BoxFuture;
+use castle_talos::client::GLANCE;
 use castle_talos::steps::{Keys, Quorum, Wire};
 
+pub(super) use serving::{Serves, Spare};
 pub(super) use shared::SharedApi;
 pub(super) use volumes::VolumeReady;
 
@@ -43,7 +46,8 @@ impl Site {
 
     /// What the API answers, a status and a body; and the way to it.
     async fn ask(&self, keys: &Keys, path: &str) -> Result<(u16, Vec<u8>, Kubernetes), Closed> {
-        let api = self.api(keys)?.with_deadline(DEADLINE);
+        let deadline = if self.wire.is_looking() { GLANCE } else { DEADLINE };
+        let api = self.api(keys)?.with_deadline(deadline);
         let (status, body) = api.raw(path).await.map_err(|trouble| self.closed(trouble.to_string()))?;
         Ok((status, body.to_vec(), api.with_deadline(client::DEADLINE)))
     }

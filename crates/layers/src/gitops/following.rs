@@ -61,7 +61,7 @@ fn judge(objects: &[Object], castle: &Castle, now: u64) -> Vec<Following> {
     let others: Vec<(&str, Weight)> =
         objects.iter().map(Object::name).filter(|name| !is_named(name)).map(|name| (name, Weight::Other)).collect();
     let stand = |(name, weight): (&str, Weight)| {
-        let state = match stands(objects, name) {
+        let state = match stands(objects, name, "") {
             Ok(object) => Ok(object.text("/status/lastAppliedRevision").to_owned()),
             Err(why) => Err(why.evidence),
         };

@@ -1,6 +1,5 @@
 //! The handover: what Flux has applied is the newest commit of the branch.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,15 +9,13 @@ use castle_kubernetes::model::{Key, Kind, Object, condition};
 use castle_kubernetes::steps::{Expect, Present, Ready, Test, Unmet};
 use castle_seams::BoxFuture;
 
-use super::{Head, KUSTOMIZE, SOURCE};
+use super::{Head, KUSTOMIZE, SOURCE, hopeless};
 use crate::names::FLUX_SYSTEM;
 
 /// A commit of a branch, as Flux writes it: `main@sha1:...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision(pub String);
 
-/// Why Flux cannot make objects of what it has fetched.
-const BUILD_FAILED: &str = "BuildFailed";
 /// How often the host of the repository is asked, at most: a watch may say every moment that something changed.
 const PERIOD: Duration = Duration::from_secs(15);
 
@@ -156,7 +153,7 @@ fn fetched(newest: Option<String>, revision: &Arc<Mutex<String>>) -> Expect {
 fn first(fetched: Arc<Mutex<String>>, applied: &Arc<Mutex<String>>) -> Expect {
     let told = applied.clone();
     let test = Test::new(move |all| {
-        let kustomization = at(stands(all, FLUX_SYSTEM), &held(&fetched))?;
+        let kustomization = stands(all, FLUX_SYSTEM, &held(&fetched))?;
         let (revision, wanted) = (kustomization.text("/status/lastAppliedRevision"), held(&fetched).clone());
         if revision != wanted {
             return Err(Unmet::of(kustomization, format!("has applied {}, not {wanted}", or_nothing(revision))));
@@ -171,8 +168,10 @@ fn first(fetched: Arc<Mutex<String>>, applied: &Arc<Mutex<String>>) -> Expect {
 fn reconciled(name: &str) -> Expect {
     let name = name.to_owned();
     let test = Test::new(move |all| {
-        let wanted = stands(all, FLUX_SYSTEM)?.text("/status/lastAppliedRevision");
-        let kustomization = at(stands(all, &name), wanted)?;
+        let first = all.iter().find(|object| object.name() == FLUX_SYSTEM);
+        let tried = first.map(|first| first.text("/status/lastAttemptedRevision")).unwrap_or_default();
+        let wanted = stands(all, FLUX_SYSTEM, tried)?.text("/status/lastAppliedRevision");
+        let kustomization = stands(all, &name, wanted)?;
         let source = |key: &str| kustomization.text(&format!("/spec/sourceRef/{key}"));
         let is_of_castles = source("kind") == "GitRepository"
             && source("name") == FLUX_SYSTEM
@@ -189,14 +188,15 @@ fn or_nothing(revision: &str) -> &str {
     if revision.is_empty() { "nothing yet" } else { revision }
 }
 
-/// The Kustomization, if it is ready. Otherwise why not, by the last in the chain of those it waits for.
-pub(super) fn stands<'o>(all: &'o [Object], name: &str) -> Result<&'o Object, Unmet> {
+/// The Kustomization, if it is ready. Otherwise why not, by the last in the chain of those it waits for; finally, if that cannot pass with this
+/// revision.
+pub(super) fn stands<'o>(all: &'o [Object], name: &str, revision: &str) -> Result<&'o Object, Unmet> {
     let find = |name: &str| all.iter().find(|object| object.name() == name);
     let absent =
         |name: &str| Unmet::absent(Key::new(&Kind::new(KUSTOMIZE, "").group, "Kustomization", FLUX_SYSTEM, name));
     let wanted = find(name).ok_or_else(|| absent(name))?;
     let Err(mut why) = settled(wanted) else { return Ok(wanted) };
-    let (mut chain, mut seen) = (Vec::new(), BTreeSet::from([name]));
+    let (mut chain, mut seen) = (Vec::new(), vec![wanted]);
     let mut waits = wanted;
     loop {
         let names = waits.list("/spec/dependsOn").iter();
@@ -208,25 +208,22 @@ pub(super) fn stands<'o>(all: &'o [Object], name: &str) -> Result<&'o Object, Un
         let Some((name, object, reason)) = unready else { break };
         chain.push(format!("waits for {name}"));
         why = reason;
-        match object {
-            Some(object) if seen.insert(name) => waits = object,
-            _ => break,
+        let Some(object) = object else { break };
+        if let Some(at) = seen.iter().position(|other| other.name() == name) {
+            let is_final = hopeless::circle(all, &seen[at..], revision);
+            let evidence = format!("{}: they wait for each other", chain.join(", which "));
+            return Err(Unmet::of(wanted, evidence).finally(is_final));
         }
+        seen.push(object);
+        waits = object;
     }
+    let is_final = why.about.as_ref().is_some_and(|about| hopeless::alone(all, about, revision));
+    let why = why.finally(is_final);
     if chain.is_empty() {
         return Err(why);
     }
     let evidence = format!("{}: {} {}", chain.join(", which "), why.key, why.evidence);
     Err(Unmet { key: Box::new(wanted.key()), evidence, ..why })
-}
-
-/// What cannot be built cannot be built the next time either, if it was tried with this revision: a newer commit may mend it.
-fn at<'o>(stands: Result<&'o Object, Unmet>, revision: &str) -> Result<&'o Object, Unmet> {
-    stands.map_err(|unmet| {
-        let tried = unmet.about.as_ref().is_some_and(|about| about.text("/status/lastAttemptedRevision") == revision);
-        let is_final = unmet.is_final && tried;
-        unmet.finally(is_final)
-    })
 }
 
 /// Whether Flux is done with an object, for now.
@@ -246,9 +243,8 @@ fn settled(object: &Object) -> Result<(), Unmet> {
     match ready {
         Some(ready) if ready.status == "True" => Ok(()),
         Some(ready) => {
-            let is_stalled = condition(object, "Stalled").is_some_and(|stalled| stalled.status == "True");
             let unmet = Unmet::of(object, format!("is not ready ({}): {}", ready.reason, ready.message));
-            Err(unmet.finally(is_stalled || ready.reason == BUILD_FAILED))
+            Err(unmet.finally(hopeless::is_stalled(object)))
         }
         None => Err(Unmet::of(object, "has no condition Ready yet")),
     }

@@ -88,7 +88,7 @@ pub fn shrink(
         let copied = Ready::<Drained>::new(vec![departure.loses_nothing()], Departure::COPYING);
         graph.gate(id("copies", name), Place::default(), (api.clone(), drained.clone()), copied);
         let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        let empty = Empty::new(name).provided(vec![departure.loses_nothing()]);
+        let empty = Empty::new(name).for_good().provided(vec![departure.loses_nothing()]);
         graph.gate(id("empty", name), place, (api.clone(), drained), empty);
         // Longhorn keeps its own Pod on the machine then, but does not say why.
         graph.after(id("empty", name), id("copies", name));

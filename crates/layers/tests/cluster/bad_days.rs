@@ -155,6 +155,26 @@ fn another_machine_that_waits_at_a_nodes_address_gets_no_configuration() {
     });
 }
 
+/// Whoever copies a machine, and the hardware address with it, gets other firmware.
+#[test]
+fn a_copy_with_the_same_hardware_address_gets_no_configuration() {
+    const GIVEN: &str = "5f0e0d0c-1122-3344-5566-778899aabbcc";
+    in_virtual_time(async |clock| {
+        let mut castle = castle(clock, 1, Latencies::none());
+        castle.uuids = Some(Arc::new(|_| Box::pin(async { Ok(Some(GIVEN.to_owned())) })));
+        let report = castle.up().await;
+        let found = faults(&report);
+        let [fault] = found.as_slice() else { panic!("{found:#?}") };
+        assert!(fault.guarded, "{fault:#?}");
+        for word in ["another machine answers at 10.0.1.1", GIVEN, "nothing was sent"] {
+            assert!(fault.evidence.contains(word), "{word}: {fault:#?}");
+        }
+        assert!(castle.room.datacenter.machine_configuration(421).is_none());
+        castle.uuids = None;
+        done(&castle.up().await);
+    });
+}
+
 #[test]
 fn without_a_time_server_the_wait_for_it_is_named() {
     in_virtual_time(async |clock| {
@@ -190,6 +210,90 @@ fn a_node_of_another_castle_is_left_alone() {
     });
 }
 
+/// Whoever only looks is told, too: it is not that nobody answers.
+#[test]
+fn a_node_of_another_castle_is_told_by_a_plan() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 1, Latencies::none());
+        castle.keep_bundle(bundle(clock).await.save().expose()).await;
+        done(&castle.room.up().await);
+        let (room, foreign) = (&castle.room, bundle(clock).await);
+        let made = configuration(&room.castle, &room.nodes, &room.nodes[0], &foreign, &Referred::default()).unwrap();
+        room.datacenter.configure_node(room.nodes[0].vmid.0, made.text().expose()).unwrap();
+        let report = castle.plan().await;
+        let found = faults(&report);
+        let strangers = found.iter().filter(|fault| fault.guarded && fault.evidence.contains("unknown certificate"));
+        assert_eq!(strangers.count(), found.len(), "{found:#?}");
+        assert!(found.iter().any(|fault| fault.subject == "blue-cp-1"), "{found:#?}");
+    });
+}
+
+/// Keeps a member of etcd from ever voting, as soon as there is an etcd.
+struct Slow {
+    datacenter: Datacenter,
+    vmid: u32,
+}
+
+impl Witness for Slow {
+    fn request(&self, _: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+        Some(handle())
+    }
+
+    fn call(&self, called: &Called) -> Fate {
+        if called.method.ends_with("Bootstrap") {
+            assert!(self.datacenter.freeze_learner(self.vmid, true));
+        }
+        Fate::Handled
+    }
+}
+
+/// A member that only learns has no vote: a quorum that counts on it is none.
+#[test]
+fn a_learner_is_no_voter() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 3, Latencies::default());
+        let (datacenter, vmid) = (castle.room.datacenter.clone(), castle.room.nodes[1].vmid.0);
+        datacenter.watch(Arc::new(Slow { datacenter: datacenter.clone(), vmid }));
+        let report = castle.up().await;
+        let found: Vec<_> = faults(&report).into_iter().map(said).collect();
+        let evidence = "is a learner, and does not vote yet (2 of 3 vote)";
+        assert!(found.iter().any(|[who, how, _]| *who == "blue-cp-2" && how.starts_with(evidence)), "{found:#?}");
+        datacenter.freeze_learner(vmid, false);
+        done(&castle.up().await);
+        datacenter.unwatch();
+    });
+}
+
+/// Takes a guest for his own right before castle writes into its mark that etcd has begun.
+struct Taker {
+    datacenter: Datacenter,
+    vmid: u32,
+}
+
+impl Witness for Taker {
+    fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+        let is_guests = asked.method == "POST" && asked.path.ends_with(&format!("/qemu/{}/config", self.vmid));
+        if is_guests && asked.parameters.iter().any(|(name, _)| name == "description") {
+            self.datacenter.change_guest(self.vmid, &[("description", Some("mine, ask Ann"))]);
+        }
+        Some(handle())
+    }
+}
+
+#[test]
+fn a_guest_that_becomes_anothers_before_its_mark_is_written_is_left_to_him() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 1, Latencies::none());
+        let (datacenter, vmid) = (castle.room.datacenter.clone(), castle.room.nodes[0].vmid.0);
+        datacenter.watch(Arc::new(Taker { datacenter: datacenter.clone(), vmid }));
+        let report = castle.up().await;
+        let found = faults(&report);
+        assert!(found.iter().any(|fault| fault.guarded), "{found:#?}");
+        assert_eq!(datacenter.look().guests[&vmid].config["description"], "mine, ask Ann");
+        datacenter.unwatch();
+    });
+}
+
 #[test]
 fn nodes_whose_secrets_are_lost_are_left_alone() {
     in_virtual_time(async |clock| {
@@ -214,7 +318,7 @@ fn old_data_of_an_etcd_is_named() {
         let report = castle.up().await;
         let found: Vec<_> = faults(&report).into_iter().map(said).collect();
         let [subject, evidence, next] = found[0];
-        let lost = "has lost its quorum, for 15 min; its members do not find each other (waited 900s)";
+        let lost = "has lost its quorum, for 15 min; its members do not find each other (waited 15 min)";
         assert_eq!((subject, evidence), ("etcd", lost), "{found:#?}");
         assert!(next.contains("talosctl --nodes 10.0.1.1 copy /var/lib/etcd") && !next.contains("reset"), "{next}");
         assert!(castle.room.datacenter.cluster("blue").unwrap().etcds.is_empty(), "nothing was begun over it");
@@ -291,10 +395,10 @@ fn a_member_that_is_lost_on_the_way_is_named() {
         let report = castle.up().await;
         assert!(misfortune.struck.lock().unwrap().is_some());
         let found: Vec<_> = faults(&report).into_iter().map(said).collect();
-        let evidence = "has lost its quorum, for 14 min; missing: blue-cp-2 (its etcd is Preparing), blue-cp-3 (its etcd is Preparing) (waited 900s)";
-        let next = "(1) bring back the machines that are missing, with their disks: castle up starts those that are off; (2) restore one whose disk is lost \
-                    from a backup, under its own VMID; (3) before anything else is tried, keep a copy of what blue-cp-1 has: talosctl --nodes 10.0.1.1 copy \
-                    /var/lib/etcd FOLDER. What begins anew (castle down, then castle up) begins without what was in it";
+        let evidence = "has lost its quorum, for 14 min; missing: blue-cp-2 (its etcd is Preparing), blue-cp-3 (its etcd is Preparing) (waited 15 min)";
+        let next = "before anything else is tried, keep a copy of what blue-cp-1 has: talosctl --nodes 10.0.1.1 copy /var/lib/etcd FOLDER; then bring back the \
+                    machines that are missing, with their disks: castle up starts those that are off; then restore one whose disk is lost from a backup, under \
+                    its own VMID. What begins anew (castle down, then castle up) begins without what was in it";
         assert!(found.contains(&["etcd", evidence, next]), "{found:#?}");
     });
 }
@@ -341,7 +445,7 @@ fn a_volume_that_finds_no_disk_is_named() {
             found,
             [[
                 "blue-worker-1",
-                "its volume longhorn is failed: no disks matched selector for volume (waited 300s)",
+                "its volume longhorn is failed: no disks matched selector for volume (waited 5 min)",
                 "talosctl --nodes 10.0.1.8 get disks; talosctl --nodes 10.0.1.8 get volumestatus u-longhorn"
             ]]
         );

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{DirectoryStore, Fault, Graph, GraphBuilder, Memory, Outcome, Report, Seal, State, Store};
-use castle_layers::cluster::{self, Formed, Plan, Referred, Rolling};
+use castle_layers::cluster::{self, Formed, Plan, Referred, Rolling, Uuids};
 use castle_layers::platform::{self, Design};
 use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{place, survey};
 use castle_seams::{Clock, Disk, SystemEntropy, SystemKeyMint};
+use castle_talos::client::Hush;
 use castle_talos::model::bundle::{Bundle, Options, ServiceAccountKey};
 use castle_talos::model::config::Contract;
 use castle_talos::model::pki::Doors;
@@ -40,6 +41,8 @@ pub(crate) async fn bundle(clock: &dyn Clock) -> Bundle {
 pub(crate) struct Castle {
     pub(crate) room: Room,
     pub(crate) referred: Arc<Referred>,
+    /// What machines are known by, if not by what the hypervisor says.
+    pub(crate) uuids: Option<Uuids>,
     store: Arc<dyn Store>,
     identity: zeroize::Zeroizing<String>,
 }
@@ -48,7 +51,8 @@ impl Castle {
     pub(crate) fn new(room: Room) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
         let store = Arc::new(DirectoryStore::new(disk, Path::new("/state")));
-        Self { room, referred: Arc::default(), store, identity: Seal::mint_identity(&SystemEntropy).unwrap() }
+        let identity = Seal::mint_identity(&SystemEntropy).unwrap();
+        Self { room, referred: Arc::default(), uuids: None, store, identity }
     }
 
     /// The sealed state.
@@ -86,7 +90,13 @@ impl Castle {
     /// What a cluster is formed from, for someone of this patience.
     pub(crate) async fn design(&self, patience: Duration) -> Plan {
         let room = &self.room;
-        let wire = Wire { dial: room.datacenter.dial(), clock: room.clock.clone(), is_plain: true, patience };
+        let wire = Wire {
+            dial: room.datacenter.dial(),
+            clock: room.clock.clone(),
+            is_plain: true,
+            patience,
+            hush: Hush::default(),
+        };
         let (castle, nodes) = (Arc::new(room.castle.clone()), Arc::new(room.nodes.clone()));
         let survey = survey(&room.ground(false), &room.site).await.unwrap();
         let machines = cluster::machines(&nodes, &survey);
@@ -98,6 +108,7 @@ impl Castle {
             referred: self.referred.clone(),
             remembered: self.remembered().await,
             rolling: Rolling::at_once(),
+            uuids: self.uuids.clone().unwrap_or_else(|| platform::uuids(&room.ground(false))),
         }
     }
 

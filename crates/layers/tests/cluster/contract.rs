@@ -11,6 +11,7 @@ use castle_layers::cluster::{self, Plan, Rolling};
 use castle_layers::place;
 use castle_layers::platform::{self, Design};
 use castle_seams::{BoxFuture, Clock};
+use castle_talos::client::Hush;
 use castle_talos::steps::{Keys, Wire};
 use castle_testkit::contract::{self, Outside, Subject};
 use castle_testkit::{Call, ModelDisk, Moment, Pulse, in_virtual_time};
@@ -188,7 +189,13 @@ impl Subject for Cluster {
         };
         platform::raise(&mut graph, &room.ground(false), design);
         let patience = Duration::from_secs(600);
-        let wire = Wire { dial: room.datacenter.dial(), clock: room.clock.clone(), is_plain: true, patience };
+        let wire = Wire {
+            dial: room.datacenter.dial(),
+            clock: room.clock.clone(),
+            is_plain: true,
+            patience,
+            hush: Hush::default(),
+        };
         let (castle, nodes) = (Arc::new(castle.clone()), Arc::new(nodes.to_vec()));
         let machines = cluster::machines(&nodes, &survey);
         let plan = Plan {
@@ -199,6 +206,7 @@ impl Subject for Cluster {
             referred: Arc::default(),
             remembered: castle_talos::steps::Remembered::default(),
             rolling: Rolling::at_once(),
+            uuids: platform::uuids(&room.ground(false)),
         };
         cluster::form(&mut graph, &plan, &keys);
         graph.build().unwrap()

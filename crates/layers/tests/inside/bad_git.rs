@@ -1,11 +1,17 @@
 //! Bad days of the repository, as Flux shows them and the handover tells them.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use castle_datacenter::{Component, ComponentFault};
+use futures_util::future::join;
 use serde_json::json;
 
 use crate::day::{day, one};
 use crate::fits::{APP_KEY, HOST_KEY, IDENTITY, SSH_URL, parts};
-use crate::keep::{GIT_HOST, Keep, URL, config, only, with_gitops};
+use crate::keep::{BLUE, GIT_HOST, Keep, URL, config, only, with_gitops};
+use crate::room::done;
+use crate::stands::fallen;
 
 const SOURCE: &str = "GitRepository flux-system/flux-system";
 const FIRST: &str = "Kustomization flux-system/flux-system";
@@ -26,6 +32,43 @@ fn a_host_that_cannot_be_reached() {
         let said = one(&keep.furnished().await).may_pass();
         said.is(SOURCE, "connection refused", LOOK_AT_SOURCE);
         keep.datacenter().git_down(GIT_HOST, false);
+    });
+}
+
+/// Flux looks once in a while: that it is done with what it knows is not enough.
+#[test]
+fn a_commit_that_flux_has_not_fetched_yet_is_waited_for() {
+    day(&only(&["gitops"]), async |keep, _| {
+        done(&keep.furnished().await);
+        keep.push(&[("clusters/blue/word.yaml", &config("word", "newer"))]);
+        done(&keep.furnished().await);
+        assert_eq!(fallen(keep), None);
+    });
+}
+
+/// Castle knows the newest commit for a while, and asks once more before it says that Flux has applied it.
+#[test]
+fn a_commit_that_is_pushed_while_flux_applies_the_one_before_is_waited_for() {
+    day(&only(&["gitops"]), async |keep, _| {
+        let (keep, clock) = (&*keep, keep.castle.room.clock.clone());
+        // At first nothing can be fetched, so that castle has asked for the newest commit before Flux has it.
+        keep.datacenter().git_down(GIT_HOST, true);
+        let until = async |is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                clock.sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let person = async {
+            until(&|| keep.asked.load(Ordering::Relaxed) > 0).await;
+            keep.datacenter().git_down(GIT_HOST, false);
+            let sources = "gitrepositories.source.toolkit.fluxcd.io";
+            let fetched = || keep.datacenter().object(BLUE, sources, "flux-system", "flux-system").unwrap_or_default();
+            until(&|| !fetched()["status"]["artifact"]["revision"].is_null()).await;
+            keep.push(&[("clusters/blue/word.yaml", &config("word", "newer"))]);
+        };
+        let (report, ()) = join(keep.furnished(), person).await;
+        done(&report);
+        assert_eq!(fallen(keep), None);
     });
 }
 
@@ -56,7 +99,7 @@ fn a_repository_without_a_commit() {
 fn a_folder_that_is_not_there() {
     day(&only(&["gitops"]), async |keep, _| {
         keep.push(&[("clusters/green/word.yaml", &config("word", "green"))]);
-        let said = one(&keep.furnished().await).may_pass();
+        let said = one(&keep.furnished().await).cannot_pass();
         said.is(FIRST, "(ArtifactFailed): kustomization path not found", LOOK_AT_FIRST);
         mend(keep);
     });
@@ -130,7 +173,7 @@ fn a_server_whose_authority_nobody_knows() {
 #[test]
 fn a_flux_that_somebody_suspended() {
     day(&only(&["gitops"]), async |keep, person| {
-        crate::room::done(&keep.furnished().await);
+        done(&keep.furnished().await);
         let path = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/flux-system/kustomizations/flux-system";
         person.edit(path, &json!({"spec": {"suspend": true}})).await;
         keep.push(&[("clusters/blue/word.yaml", &config("word", "another"))]);
@@ -140,15 +183,16 @@ fn a_flux_that_somebody_suspended() {
     });
 }
 
+fn kustomization(name: &str, more: &str) -> String {
+    format!(
+        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {{name: {name}, namespace: flux-system}}\n\
+         spec: {{interval: 10m, retryInterval: 30s, timeout: 1m, prune: true, path: ./{name}, {more}\
+         sourceRef: {{kind: GitRepository, name: flux-system}}}}\n"
+    )
+}
+
 /// Kustomizations of the repository: `apps` waits for `base`, whose Deployment is to be healthy.
 fn two(keep: &Keep) {
-    let kustomization = |name: &str, more: &str| {
-        format!(
-            "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {{name: {name}, namespace: flux-system}}\n\
-             spec: {{interval: 10m, retryInterval: 30s, timeout: 1m, prune: true, path: ./{name}, {more}\
-             sourceRef: {{kind: GitRepository, name: flux-system}}}}\n"
-        )
-    };
     keep.push(&[
         ("clusters/blue/base.yaml", &kustomization("base", "wait: true, ")),
         ("clusters/blue/apps.yaml", &kustomization("apps", "dependsOn: [{name: base}], ")),
@@ -170,6 +214,26 @@ fn a_critical_kustomization_that_fails_is_explained_by_what_it_waits_for() {
         );
         assert!(said.evidence.contains("; event HealthCheckFailed: "), "{}", said.evidence);
         keep.datacenter().fail_component("blue", Component::Flux, ComponentFault::FailedHealthChecks, false);
+    });
+}
+
+/// Neither is ever applied, and no time changes that.
+#[test]
+fn critical_kustomizations_that_wait_for_each_other_are_given_up() {
+    day(&with_gitops(&only(&["gitops"]), "critical: {apps: 5m}"), async |keep, _| {
+        keep.push(&[
+            ("clusters/blue/base.yaml", &kustomization("base", "dependsOn: [{name: apps}], ")),
+            ("clusters/blue/apps.yaml", &kustomization("apps", "dependsOn: [{name: base}], ")),
+            ("base/word.yaml", &config("base", "a")),
+            ("apps/word.yaml", &config("apps", "b")),
+        ]);
+        let said = one(&keep.furnished().await).cannot_pass();
+        said.is(
+            "Kustomization flux-system/apps",
+            "waits for base, which waits for apps: they wait for each other",
+            "kubectl describe --namespace flux-system kustomization.kustomize.toolkit.fluxcd.io apps",
+        );
+        two(keep);
     });
 }
 

@@ -44,6 +44,13 @@ impl Said {
         );
         self
     }
+
+    /// Holds that nobody waits for it any more.
+    #[track_caller]
+    pub(crate) fn cannot_pass(self) -> Self {
+        assert!(self.class == Class::Final && !self.is_guarded, "{}: {}", self.subject, self.evidence);
+        self
+    }
 }
 
 /// The one thing that went wrong; whatever waits for it did not begin.

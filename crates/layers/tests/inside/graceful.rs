@@ -153,7 +153,7 @@ fn a_volume_that_is_never_let_go_is_named_in_time() {
         let (said, took) = wrong(keep, 90).await;
         assert!(said.subject.starts_with("PersistentVolume pvc-"), "{}", said.subject);
         let (subject, next) = (said.subject.clone(), "kubectl describe persistentvolume pvc-");
-        said.may_pass().is(&subject, "is still attached to blue-worker-1 (waited 90s)", next);
+        said.may_pass().is(&subject, "is still attached to blue-worker-1 (waited 90 s)", next);
         assert!((90..110).contains(&took.as_secs()), "{took:?}");
         assert_eq!(closed(keep), [true; 3]);
     });

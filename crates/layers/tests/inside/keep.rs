@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -191,6 +192,8 @@ pub(crate) struct Keep {
     pub(crate) manifests: BTreeMap<ComponentName, Vec<Object>>,
     /// The newest commit.
     pub(crate) head: Arc<Mutex<String>>,
+    /// How often castle has asked for it.
+    pub(crate) asked: Arc<AtomicU32>,
     pub(crate) scribe: Arc<Scribe>,
     pub(crate) wishes: Wishes,
     /// What is there and wanted no more.
@@ -248,9 +251,9 @@ impl Keep {
         datacenter.add_repository(URL, (!is_public).then_some(TOKEN));
         let scribe = Arc::new(Scribe::new(datacenter.clone()));
         datacenter.watch(scribe.clone());
-        let (head, wishes) = (Arc::default(), Wishes::default());
+        let (head, asked, wishes) = (Arc::default(), Arc::default(), Wishes::default());
         let leftovers = unwanted::Leftovers::default();
-        let keep = Self { castle: Castle::new(room), manifests, head, scribe, wishes, leftovers };
+        let keep = Self { castle: Castle::new(room), manifests, head, asked, scribe, wishes, leftovers };
         keep.push(&[("clusters/blue/word.yaml", &config("word", "${castle_name}"))]);
         keep
     }
@@ -309,7 +312,7 @@ impl Keep {
                 Credential::Given(parts.iter().map(|(name, part)| (name.clone(), secret(part))).collect())
             }
         });
-        let (head, is_unknown) = (self.head.clone(), wishes.is_head_unknown);
+        let (head, asked, is_unknown) = (self.head.clone(), self.asked.clone(), wishes.is_head_unknown);
         let repository = Repository {
             address: wishes.address.clone().unwrap_or_else(|| URL.to_owned()),
             credential,
@@ -317,6 +320,7 @@ impl Keep {
             age_key: wishes.age_key.as_deref().map(secret),
             handed: Arc::default(),
             head: Arc::new(move || {
+                asked.fetch_add(1, Ordering::Relaxed);
                 let head = head.lock().unwrap().clone();
                 Box::pin(async move { Ok((!is_unknown).then_some(head)) })
             }),

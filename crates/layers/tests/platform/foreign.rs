@@ -15,7 +15,7 @@ fn small() -> String {
 }
 
 /// Guests as somebody's script has made them: of the right names, numbers and addresses, and with notes of his own.
-async fn scripted(room: &Room) {
+pub(crate) async fn scripted(room: &Room) {
     done(&room.up().await);
     let notes = [("description", Some("the lab, ask Ann\n")), ("tags", Some("lab;prod"))];
     for node in &room.nodes {
@@ -28,7 +28,7 @@ async fn look(room: &Room) -> Sight {
 }
 
 /// What `castle adopt --foreign` does, once somebody has said yes.
-async fn mark(room: &Room) -> Report {
+pub(crate) async fn mark(room: &Room) -> Report {
     let mut graph = GraphBuilder::new();
     let first = StepId::new(&Layer::new("secrets"), "bundle", "blue");
     graph.gate(
@@ -37,7 +37,7 @@ async fn mark(room: &Room) -> Report {
         (),
         castle_secrets::validate::SecretsValid { checks: Vec::new(), clock: room.clock.clone() },
     );
-    foreign::mark(&mut graph, &room.ground(true), &room.site, &room.castle, &room.nodes, &first);
+    foreign::mark(&mut graph, &room.ground(true), &room.site, &room.castle, &room.nodes, (&first, false));
     let report = room.run(&graph.build().unwrap(), true).await;
     room.check_strangers();
     report

@@ -6,6 +6,7 @@ mod bad_days;
 mod contract;
 mod drift;
 mod foreign;
+mod guards;
 mod haunted;
 mod placement;
 mod room;

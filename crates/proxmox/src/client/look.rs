@@ -39,6 +39,20 @@ impl Client {
         if list.is_array() { Ok(each(&list, |row| Guest::read(row, now))) } else { Err(unreadable(subject)) }
     }
 
+    /// Whether no guest of the whole cluster has this number: what a token may not see has one, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if Proxmox does not say.
+    pub async fn is_free(&self, vmid: u32) -> Result<bool, Refusal> {
+        let form = Form::new().with("vmid", vmid);
+        match self.get(&format!("whether VM {vmid} exists"), "/cluster/nextid", &form).await {
+            Ok(_) => Ok(true),
+            Err(refusal) if refusal.class == ErrorClass::Exists => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
     /// The hosts of the cluster.
     ///
     /// # Errors

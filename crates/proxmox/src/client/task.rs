@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use castle_engine::pace;
 use castle_http::Method;
+use castle_seams::spoken;
 use serde_json::Value;
 
 use super::{Client, part};
@@ -130,7 +131,7 @@ impl Client {
                 }
             }
             if self.clock().monotonic().saturating_sub(begun) > bound.0 {
-                return Err(refusal(format!("its task still runs after {:?} ({upid})", bound.0)));
+                return Err(refusal(format!("its task still runs after {} ({upid})", spoken(bound.0))));
             }
         }
     }

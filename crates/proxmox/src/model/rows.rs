@@ -274,6 +274,13 @@ impl Config {
         self.get("description").unwrap_or_default()
     }
 
+    /// The UUID of its firmware.
+    #[must_use]
+    pub fn uuid(&self) -> Option<String> {
+        let parts = self.get("smbios1")?.split(',');
+        parts.filter_map(|part| part.strip_prefix("uuid=")).map(str::to_owned).next()
+    }
+
     /// Whether it is a template.
     #[must_use]
     pub fn is_template(&self) -> bool {

@@ -12,6 +12,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// How such a tag begins. It has no version: whatever is behind the guest's number and is no time tells nothing, so a later castle may write
+/// something else there, and this one asks the host.
 const SINCE: &str = "castle-since-";
 /// How long statistics outlive their guest.
 const HAUNTED: Duration = Duration::from_secs(5 * 60);

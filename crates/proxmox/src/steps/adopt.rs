@@ -6,6 +6,7 @@ use castle_engine::{Change, Class, Decision, Difference, Fault, Impact, Operatio
 use castle_http::Method;
 use castle_seams::BoxFuture;
 
+use super::begun::BEGUN_TAG;
 use super::ground::Ground;
 use super::wanted::{Deviation, Wanted, is_lasting};
 use crate::client::{Bound, part};
@@ -144,6 +145,8 @@ fn other_address(wanted: &Wanted, config: &Config) -> Option<String> {
 pub struct MarkGuest {
     ground: Arc<Ground>,
     wanted: Wanted,
+    /// Whether the etcd of its life was seen to have begun.
+    has_begun: bool,
 }
 
 /// A guest before it is marked.
@@ -160,7 +163,19 @@ impl MarkGuest {
     /// The step for the guest of this node.
     #[must_use]
     pub fn new(ground: Arc<Ground>, wanted: Wanted) -> Self {
-        Self { ground, wanted }
+        Self { ground, wanted, has_begun: false }
+    }
+
+    /// The same, of a castle whose etcd was seen to have begun or not.
+    #[must_use]
+    pub fn of_etcd(self, has_begun: bool) -> Self {
+        Self { has_begun, ..self }
+    }
+
+    /// What a control plane's mark says of etcd.
+    fn etcd(&self) -> Option<Etcd> {
+        let etcd = self.wanted.etcd_begins_on.as_deref().map(Etcd::to_begin_on)?;
+        Some(Etcd { has_begun: self.has_begun, ..etcd })
     }
 
     fn subject(&self) -> String {
@@ -186,6 +201,9 @@ impl MarkGuest {
         let there = seen.config.get("tags").unwrap_or_default().split([';', ',', ' ']);
         let mut all = if seen.is_as_wanted { self.wanted.tags(castle) } else { Mark::tags_of(castle) };
         all.extend(there.filter(|tag| is_lasting(tag)).map(str::to_owned));
+        if self.etcd().is_some_and(|etcd| etcd.has_begun) {
+            all.insert(BEGUN_TAG.to_owned());
+        }
         all.into_iter().collect::<Vec<String>>().join(";")
     }
 
@@ -237,7 +255,7 @@ impl Step for MarkGuest {
             let Wanted { vmid, name, role, .. } = &self.wanted;
             let place = self.ground.client.place(*vmid).await?;
             let mark = Mark {
-                etcd: self.wanted.etcd_begins_on.as_deref().map(Etcd::to_begin_on),
+                etcd: self.etcd(),
                 ..Mark::new(&self.ground.castle, name, *role, place, &operation.id, operation.epoch)
             };
             // If anyone has changed it since, Proxmox refuses by the digest.

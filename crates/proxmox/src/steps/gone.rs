@@ -1,9 +1,9 @@
 //! The end of guests and of downloads: each looked at once more before it is removed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Step, lineage, pace};
+use castle_engine::{Change, Class, Closed, Decision, Fault, Impact, Operation, Step, lineage, pace};
 use castle_http::Method;
 use castle_seams::BoxFuture;
 
@@ -16,6 +16,9 @@ use crate::model::{Config, ErrorClass, Form, Owner, Task};
 const DOWNLOADING: Duration = Duration::from_secs(5 * 60);
 /// The longest wait between two looks at it.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Lets a guest be stopped that somebody is shutting down.
+const OVERRULE: &str = "overrule-shutdown";
 
 /// How far the removal of guests reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +86,20 @@ impl RemoveGuest {
         }
     }
 
+    /// Stops it, whoever is just shutting it down.
+    async fn stop(&self, path: &str) -> Result<(), Fault> {
+        let (client, subject) = (&self.ground.client, self.subject());
+        let form = Form::new().with_flag(OVERRULE, true);
+        match client.run(&subject, Method::POST, path, &form, Bound::SHORT).await {
+            // Where high availability looks after it, nothing is to be overruled: that is asked to stop it, and does in its time.
+            Err(refusal) if refusal.sentence.contains(OVERRULE) => {
+                client.run(&subject, Method::POST, path, &Form::new(), Bound::SHORT).await?;
+            }
+            stopped => drop(stopped?),
+        }
+        Ok(())
+    }
+
     /// Holds that nobody has protected it from removal. Proxmox says so only when it is stopped already.
     fn unprotected(&self, config: &Config) -> Result<(), Fault> {
         if !config.is_protected() {
@@ -118,6 +135,10 @@ impl Step for RemoveGuest {
         })
     }
 
+    fn awaits(&self) -> Option<Closed> {
+        self.ground.awaited(self.vmid)
+    }
+
     fn decide(&self, (): &(), remains: &Remains) -> Decision {
         match remains {
             Remains::Nothing => Decision::Nothing,
@@ -147,9 +168,7 @@ impl Step for RemoveGuest {
             self.guard(&config).await?;
             let path = format!("/nodes/{}/qemu/{}", part(host), self.vmid);
             if change.verb == "stop" {
-                let form = Form::new().with_flag("overrule-shutdown", true);
-                client.run(&subject, Method::POST, &format!("{path}/status/stop"), &form, Bound::SHORT).await?;
-                return Ok(());
+                return self.stop(&format!("{path}/status/stop")).await;
             }
             let warnings = client
                 .run(&subject, Method::DELETE, &path, &Form::new().with_flag("purge", true), Bound::SHORT)
@@ -176,13 +195,15 @@ pub struct RemoveDownloads {
     ground: Arc<Ground>,
     host: String,
     storage: String,
+    /// The download that is waited for.
+    awaited: Mutex<Option<String>>,
 }
 
 impl RemoveDownloads {
     /// The step for this storage of this host.
     #[must_use]
     pub fn new(ground: Arc<Ground>, host: &str, storage: &str) -> Self {
-        Self { ground, host: host.to_owned(), storage: storage.to_owned() }
+        Self { ground, host: host.to_owned(), storage: storage.to_owned(), awaited: Mutex::default() }
     }
 }
 
@@ -194,7 +215,9 @@ impl RemoveDownloads {
             |task: &Task| task.kind == "download" && task.id.as_ref().is_some_and(|id| id.starts_with(&prefix));
         let begun = client.clock().monotonic();
         loop {
-            let Some(task) = client.running_tasks(&self.host).await?.into_iter().find(is_ours) else { return Ok(()) };
+            let task = client.running_tasks(&self.host).await?.into_iter().find(is_ours);
+            *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = task.as_ref().map(|task| task.upid.clone());
+            let Some(task) = task else { return Ok(()) };
             let waited = client.clock().monotonic().saturating_sub(begun);
             if waited >= DOWNLOADING {
                 let evidence = format!("a download of it still runs on {} ({})", self.host, task.upid);
@@ -210,6 +233,16 @@ impl Step for RemoveDownloads {
     type Needs = ();
     type Observed = Vec<String>;
     type Output = ();
+
+    fn awaits(&self) -> Option<Closed> {
+        let upid = self.awaited.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let subject = format!("downloads on {}", self.host);
+        Some(Closed {
+            subject,
+            evidence: format!("one that was begun earlier still runs ({upid})"),
+            next: String::new(),
+        })
+    }
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Vec<String>, Fault>> {
         Box::pin(async move {

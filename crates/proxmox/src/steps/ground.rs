@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{CastleId, Class, Fault, lineage};
+use castle_engine::{CastleId, Class, Closed, Fault, lineage};
 use tokio::sync::Mutex;
 
 use crate::client::Client;
@@ -39,13 +39,35 @@ pub struct Ground {
     /// Whether every guest is looked at in full, although the list shows nothing wrong with it.
     pub deep: bool,
     latest: Mutex<Option<(Duration, Arc<Guests>)>>,
+    /// The guests that somebody waits for, and what is seen of them.
+    awaited: std::sync::Mutex<BTreeMap<u32, Closed>>,
+}
+
+/// That a guest is waited for, until this is dropped.
+struct Awaited<'g> {
+    ground: &'g Ground,
+    vmid: u32,
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.ground.waits().remove(&self.vmid);
+    }
 }
 
 impl Ground {
     /// The ground of a castle.
     #[must_use]
     pub fn new(client: Arc<Client>, castle: CastleId, vmids: RangeInclusive<u32>, deep: bool) -> Self {
-        Self { client, castle, vmids, record: None, deep, latest: Mutex::new(None) }
+        Self {
+            client,
+            castle,
+            vmids,
+            record: None,
+            deep,
+            latest: Mutex::new(None),
+            awaited: std::sync::Mutex::default(),
+        }
     }
 
     /// The same for whoever knows what castle has written down of its machines.
@@ -113,7 +135,12 @@ impl Ground {
                     "belongs to another castle: `{}` of {} (lineage {})",
                     mark.name, mark.castle.name, mark.castle.lineage
                 );
-                Err(Fault::guard(subject, evidence).next("give this castle other vmids in castle.yaml"))
+                let next = if mark.castle.name == self.castle.name {
+                    "somebody has raised a castle of this name from elsewhere: let both use one state (state.store, docs/state.md), or take it down where it was raised"
+                } else {
+                    "give this castle other vmids in castle.yaml"
+                };
+                Err(Fault::guard(subject, evidence).next(next))
             }
             Owner::Copy(mark) => Err(Fault::guard(subject, mark.told_as_copy())
                 .next("move or remove the copy, or give this castle other vmids")),
@@ -154,10 +181,27 @@ impl Ground {
         Ok(self.client.config(&row.host, row.vmid).await?)
     }
 
+    fn waits(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, Closed>> {
+        self.awaited.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// What is waited for of this guest, if it is.
+    pub(crate) fn awaited(&self, vmid: u32) -> Option<Closed> {
+        self.waits().get(&vmid).cloned()
+    }
+
     /// Waits for a guest that is just being made or destroyed. One on which nobody works any more is stuck: a token cannot unlock it.
     pub(crate) async fn wait_for_placeholder(&self, row: &Guest) -> Result<(), Fault> {
         let (vmid, host, clock) = (row.vmid, row.host.as_str(), self.client.clock());
         let begun = clock.monotonic();
+        let evidence = match row.lock.as_deref() {
+            Some("destroyed") => "is being removed",
+            _ => "is being made or removed",
+        };
+        let subject = format!("VM {vmid} on {host}");
+        let closed = Closed { subject, evidence: format!("{evidence} by an earlier task"), next: String::new() };
+        self.waits().insert(vmid, closed);
+        let _awaited = Awaited { ground: self, vmid };
         while clock.monotonic().saturating_sub(begun) < PLACEHOLDER_BOUND {
             let own = vmid.to_string();
             let tasks = self.client.running_tasks(host).await?;
@@ -177,8 +221,15 @@ impl Ground {
 fn stuck(vmid: u32, host: &str, lock: &str) -> Fault {
     let what = if lock == "destroyed" { "removal" } else { "making" };
     let evidence = format!("is locked ({lock}), and no task works on it: its {what} was cut off");
-    Fault::new(Class::Final, format!("VM {vmid} on {host}"), evidence)
-        .next(format!("no token can unlock it; on {host}, as root: qm unlock {vmid} && qm destroy {vmid}; then run the same command again"))
+    Fault::new(Class::Final, format!("VM {vmid} on {host}"), evidence).next(unstick(vmid, host))
+}
+
+/// How a person ends a guest whose making or removal was cut off.
+#[must_use]
+pub fn unstick(vmid: u32, host: &str) -> String {
+    format!(
+        "no token can unlock it; on {host}, as root: qm unlock {vmid} && qm destroy {vmid}; then run the same command again"
+    )
 }
 
 /// When a step may look at what others have seen already: the first time, and never again.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Restarts, Step, pace};
+use castle_engine::{Change, Class, Closed, Decision, Fault, Impact, Operation, Restarts, Step, pace};
 use castle_http::Method;
 use castle_seams::BoxFuture;
 
@@ -234,6 +234,10 @@ impl Step for MakeGuest {
 
     fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<Sight, Fault>> {
         Box::pin(self.look())
+    }
+
+    fn awaits(&self) -> Option<Closed> {
+        self.ground.awaited(self.wanted.vmid)
     }
 
     fn decide(&self, (template,): &Self::Needs, sight: &Sight) -> Decision {

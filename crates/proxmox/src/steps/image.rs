@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use castle_engine::{CastleId, Change, Class, Decision, Fault, Impact, Operation, Step};
+use castle_engine::{CastleId, Change, Class, Closed, Decision, Fault, Impact, Operation, Step};
 use castle_http::Method;
 use castle_seams::BoxFuture;
 
 use super::ground::{Ground, Looks};
 use super::wanted::{Hardware, SYSTEM_DISK, Wanted, digest_tag};
 use crate::client::{Bound, part};
-use crate::model::{ErrorClass, Form, Mark, Owner, Refusal, Role, since_tag};
+use crate::model::{Config, ErrorClass, Form, Mark, Owner, Refusal, Role, since_tag};
 
 /// An image as it is wanted on one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,6 +237,20 @@ impl MakeImage {
         self.ground.client.run(&self.subject(), Method::POST, &path, &form, Bound::LONG).await.map(|_| ())
     }
 
+    /// Holds that what is being made into a template still is what castle made for it: somebody may have been faster.
+    async fn still_ours(&self, vmid: u32, operation: &Operation) -> Result<Config, Fault> {
+        let gone = || Fault::new(Class::RefusedBeforeEffect, self.subject(), "is not where it was");
+        let config = self.ground.client.config(&self.image.host, vmid).await?.ok_or_else(gone)?;
+        match self.ground.owner(vmid, &config).await? {
+            Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == self.image.name => {
+                Ground::fence(vmid, &mark, operation.epoch)?;
+                Ok(config)
+            }
+            _ => Err(Fault::guard(self.subject(), format!("VM {vmid} is no longer an image of this castle"))
+                .next("castle status shows what is castle's")),
+        }
+    }
+
     async fn tidy(&self) -> Result<(), Refusal> {
         let path = volume_path(&self.image.host, &self.image.storage, &self.image.volume(&self.ground.castle));
         match self.ground.client.run(&self.subject(), Method::DELETE, &path, &Form::new(), Bound::SHORT).await {
@@ -267,6 +281,10 @@ impl Step for MakeImage {
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Found, Fault>> {
         Box::pin(self.look(true))
+    }
+
+    fn awaits(&self) -> Option<Closed> {
+        self.image.slots.into_iter().find_map(|vmid| self.ground.awaited(vmid))
     }
 
     fn decide(&self, (): &(), found: &Found) -> Decision {
@@ -312,12 +330,17 @@ impl Step for MakeImage {
                     tags.insert(since_tag(slot, self.ground.client.clock().wall()));
                     let tags: Vec<String> = tags.into_iter().collect();
                     let path = format!("/nodes/{}/qemu/{slot}/config", part(&self.image.host));
-                    let form = Form::new().with("tags", tags.join(";"));
+                    let config = self.still_ours(slot, operation).await?;
+                    // If anyone has changed it since, Proxmox refuses by the digest.
+                    let form =
+                        Form::new().with("tags", tags.join(";")).with("digest", config.digest.unwrap_or_default());
                     self.ground.client.run(&self.subject(), Method::POST, &path, &form, Bound::SHORT).await?;
                 }
                 "convert" => {
                     let path = format!("/nodes/{}/qemu/{slot}/template", part(&self.image.host));
                     let subject = self.subject();
+                    // Proxmox takes no digest here: this is as near as one can look.
+                    self.still_ours(slot, operation).await?;
                     match self.ground.client.run(&subject, Method::POST, &path, &Form::new(), Bound::SHORT).await {
                         // A run that was cut off had begun it, and it has come to its end since.
                         Err(refusal) if refusal.sentence.contains(CONVERTED) => {}

@@ -9,7 +9,7 @@ use castle_seams::BoxFuture;
 use super::ground::Ground;
 use crate::model::{Mark, Owner};
 
-/// Open when Proxmox shows no machine of this name of the castle: neither at its number nor at any other.
+/// Open when Proxmox has no machine of this name of the castle: neither at its number, seen or not, nor at any other that is seen.
 pub struct Vanished {
     ground: Arc<Ground>,
     vmid: u32,
@@ -36,6 +36,12 @@ impl Vanished {
         };
         if let Some(row) = guests.get(&self.vmid) {
             return Err(there(self.vmid, &row.host));
+        }
+        // The list has only what the token may see.
+        if !client.is_free(self.vmid).await? {
+            let evidence = format!("may be there: Proxmox has a VM {}, which the token may not see", self.vmid);
+            return Err(Fault::guard(self.name.clone(), evidence)
+                .next("give the token VM.Audit on it (castle doctor tells what the token may do), then run the same command again"));
         }
         let tags = Mark::tags_of(&self.ground.castle);
         for row in guests.values().filter(|row| row.tags.is_superset(&tags)) {

@@ -58,7 +58,7 @@ fn a_silent_server_meets_the_deadline() {
         assert_eq!(clock.monotonic() - begun, 4 * DEADLINE);
         let brief = server.store().with_deadline(Duration::from_secs(2));
         let error = brief.get("a").await.unwrap_err();
-        assert_eq!(error.evidence, "no whole answer within 2s (asked s3.example:9000)");
+        assert_eq!(error.evidence, "no whole answer within 2 s (asked s3.example:9000)");
         assert_eq!(clock.monotonic() - begun, 4 * DEADLINE + Duration::from_secs(2));
     });
 }

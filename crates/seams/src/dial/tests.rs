@@ -97,7 +97,7 @@ async fn silence_everywhere_ends_at_the_limit() {
     assert_eq!(error.kind, DialErrorKind::TimedOut);
     assert_eq!(
         error.to_string(),
-        "cannot connect to pve.example:8006: no answer within 10s \
+        "cannot connect to pve.example:8006: no answer within 10 s \
          (tried 192.0.2.1:8006, 192.0.2.2:8006, 192.0.2.3:8006)"
     );
     // Timers have a grain of a millisecond, and each address may round up by one.

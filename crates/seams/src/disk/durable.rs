@@ -1,14 +1,15 @@
 //! Making files and folders: private from birth, and there to stay.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+
+use super::calls;
 
 /// How the names of the temporary files of [`Disk`](super::Disk) end. A process that is killed may
 /// leave one behind; it is then of no use to anyone, and whoever holds the lock of the folder may remove it.
@@ -25,7 +26,7 @@ pub(super) fn create_dirs(path: &Path, mode: u32) -> io::Result<()> {
     };
     let missing: Vec<&Path> = path.ancestors().take_while(absent).collect();
     for folder in missing.into_iter().rev() {
-        match DirBuilder::new().mode(mode).create(folder) {
+        match calls::make_folder(folder, mode) {
             Ok(()) => {
                 let born = fs::metadata(folder)?.permissions();
                 owner_shortfall(&born, mode).map_or(Ok(()), |full| fs::set_permissions(folder, full))?;
@@ -82,14 +83,14 @@ pub(super) fn create_temporary(folder: &Path, mode: u32) -> io::Result<(File, Pa
     Err(io::Error::other(format!("too many old *{TEMPORARY_SUFFIX} files in its folder")))
 }
 
-pub(super) fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
-    file.write_all(bytes)?;
-    file.sync_all()
+pub(super) fn fill(file: &File, bytes: &[u8]) -> io::Result<()> {
+    calls::write(file, bytes)?;
+    calls::sync(file)
 }
 
 /// Gives a file its name, if nothing has that name.
 pub(super) fn place(temporary: &Path, path: &Path) -> io::Result<()> {
-    match renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE) {
+    match calls::name(temporary, path) {
         // Network file systems cannot, and have hard links, which others cannot have.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => link(temporary, path),
         placed => Ok(placed?),
@@ -109,7 +110,7 @@ pub(super) fn discard(path: &Path) {
 
 /// A name survives a power cut once the folder that holds it is synced, and not before.
 pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
-    match File::open(folder_of(path))?.sync_all() {
+    match calls::sync_folder(folder_of(path)) {
         // Some network file systems cannot sync a folder and say so: there is nothing more to be had.
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
         result => result,

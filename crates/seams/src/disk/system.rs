@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::calls;
 use super::durable::{create_dirs, create_temporary, discard, fill, folder_of, open_or_create, place, sync_folder_of};
 use super::{AppendFile, Disk, DiskError, DiskErrorKind, DiskOperation, FileKind, LockGuard, Metadata};
 
@@ -75,7 +76,7 @@ impl Disk for SystemDisk {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
             let (file, temporary) = create_temporary(folder_of(path), mode)?;
-            fill(file, bytes).and_then(|()| place(&temporary, path)).inspect_err(|_| discard(&temporary))?;
+            fill(&file, bytes).and_then(|()| place(&temporary, path)).inspect_err(|_| discard(&temporary))?;
             sync_folder_of(path)
         };
         create().map_err(|error| DiskError::new(DiskOperation::CreateNew, path, error))
@@ -84,7 +85,7 @@ impl Disk for SystemDisk {
     fn replace(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError> {
         let replace = || {
             let (file, temporary) = create_temporary(folder_of(path), mode)?;
-            fill(file, bytes).and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| discard(&temporary))?;
+            fill(&file, bytes).and_then(|()| calls::rename(&temporary, path)).inspect_err(|_| discard(&temporary))?;
             sync_folder_of(path)
         };
         replace().map_err(|error| DiskError::new(DiskOperation::Replace, path, error))
@@ -94,9 +95,9 @@ impl Disk for SystemDisk {
         let replace = || {
             // Private until it is whole.
             let (file, temporary) = create_temporary(folder_of(path), 0o600)?;
-            fill(file, bytes)
+            fill(&file, bytes)
                 .and_then(|()| fs::set_permissions(&temporary, Permissions::from_mode(mode)))
-                .and_then(|()| fs::rename(&temporary, path))
+                .and_then(|()| calls::rename(&temporary, path))
                 .inspect_err(|_| discard(&temporary))?;
             sync_folder_of(path)
         };
@@ -110,7 +111,7 @@ impl Disk for SystemDisk {
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
-        fs::remove_file(path)
+        calls::remove(path)
             .and_then(|()| sync_folder_of(path))
             .map_err(|error| DiskError::new(DiskOperation::RemoveFile, path, error))
     }
@@ -150,12 +151,11 @@ impl SystemAppendFile {
 
 impl AppendFile for SystemAppendFile {
     fn append(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
-        self.file.write_all(bytes).map_err(|error| DiskError::new(DiskOperation::Append, &self.path, error))
+        calls::write(&self.file, bytes).map_err(|error| DiskError::new(DiskOperation::Append, &self.path, error))
     }
 
     fn sync(&mut self) -> Result<(), DiskError> {
-        // Without the times, which nobody needs after a crash: content and length are what counts.
-        self.file.sync_data().map_err(|error| DiskError::new(DiskOperation::Sync, &self.path, error))
+        calls::sync_data(&self.file).map_err(|error| DiskError::new(DiskOperation::Sync, &self.path, error))
     }
 
     fn truncate(&mut self, len: u64) -> Result<(), DiskError> {

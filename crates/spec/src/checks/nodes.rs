@@ -20,6 +20,28 @@ pub(super) fn check(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
     count(castle, problems);
     names(castle, nodes, problems);
     sizes(nodes, problems);
+    taints(castle, nodes, problems);
+}
+
+/// Holds that what castle puts into the cluster finds a place: it tolerates no taint of the file.
+fn taints(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
+    let has_workers = nodes.iter().any(|node| node.role == Role::Worker);
+    let schedules = castle.kubernetes.schedule_on_control_planes.as_ref().map_or(!has_workers, |it| it.value);
+    let carriers: Vec<&Node> = nodes.iter().filter(|node| node.role == Role::Worker || schedules).collect();
+    let keeps_out = |node: &&Node| node.taints.iter().any(|taint| taint.parts().2 != "PreferNoSchedule");
+    let components = castle.wanted_components();
+    let Some(component) = components.first().filter(|_| !carriers.is_empty() && carriers.iter().all(keeps_out)) else {
+        return;
+    };
+    let pool = castle.nodes.workers.as_ref().unwrap_or(&castle.nodes.control_planes);
+    problems.report(
+        Problem::new(
+            Code::TaintsEverywhere,
+            format!("every node that runs workloads has a taint, and {} tolerates none", component.name),
+        )
+        .at(pool.origin, "nothing that castle puts into the cluster would run")
+        .hint("leave one pool without the taint, or give the tainted nodes a pool of their own (`nodes.pools`)"),
+    );
 }
 
 fn count(castle: &Castle, problems: &mut Problems) {

@@ -37,6 +37,16 @@ impl Node {
         Ok(told.into_iter().filter(|mac| !mac.is_empty() && mac != LOOPBACK).collect())
     }
 
+    /// What its machine calls itself, as its firmware tells; nothing where it tells nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if the node does not say.
+    pub async fn machine_uuid(&self) -> Result<Option<String>, Refusal> {
+        let resource = self.resource(kinds::SYSTEM_INFORMATION, "systeminformation").await?;
+        Ok(resource.and_then(|resource| said(&resource, "uuid")).filter(|uuid| !uuid.is_empty()))
+    }
+
     /// What it calls itself, as long as it does.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use castle_seams::{Clock, Dial, Target};
 use castle_talos_api::machine::VersionInfo;
 
-use super::{ErrorClass, Fingerprint, Identity, Node, Refusal, Stage, Trust, TrustError};
+use super::{ErrorClass, Fingerprint, GLANCE, Hush, Identity, Node, Refusal, Stage, Trust, TrustError};
 
 /// How Talos' own clients tell that they do not know who signed a node's certificate, and how a node tells it of theirs.
 const UNKNOWN_AUTHORITY: [&str; 2] = ["certificate signed by unknown authority", "tls: unknown certificate authority"];
@@ -80,6 +80,15 @@ impl Contact {
     ) -> Result<Self, TrustError> {
         let node = |identity| Node::new(name, target.clone(), &Trust::Plain(identity), dial.clone(), clock.clone());
         Ok(Self { running: node(identity.cloned())?, maintenance: node(None)?, is_plain: true })
+    }
+
+    /// The same for whoever only looks: calls take no longer than a glance, and a node that was silent once is not asked again.
+    #[must_use]
+    pub fn glancing(mut self, hush: &Hush) -> Self {
+        for node in [&mut self.running, &mut self.maintenance] {
+            (node.bound, node.hush) = (GLANCE, Some(hush.clone()));
+        }
+        self
     }
 
     /// The node, asked as one of this castle.

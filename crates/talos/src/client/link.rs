@@ -21,9 +21,10 @@ use tonic::service::Interceptor;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
 
-use super::refusal::ErrorClass;
+use super::clocks;
+use super::refusal::{ErrorClass, Trouble};
 use super::trust::{self, Trust, TrustError};
-use crate::model::pki::Moment;
+use crate::model::pki::{Moment, Validity};
 
 /// How long the node may take for its first word. A server of gRPC speaks first; should one not, it is spoken to anyway.
 const FIRST_WORD: Duration = Duration::from_secs(1);
@@ -96,7 +97,8 @@ impl Link {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from(uri("http")?).origin(uri(scheme)?);
         let tls = tls.map(|tls| (tls, name));
-        let connector = Connector(Arc::new(Way { target: target.clone(), tls, dial, clock }));
+        let own = trust.identity().and_then(|identity| Validity::of(identity.certificate()));
+        let connector = Connector(Arc::new(Way { target: target.clone(), tls, own, dial, clock }));
         Ok(Self { introduction: Introduction::of(trust), endpoint, connector, current: Mutex::default() })
     }
 
@@ -112,6 +114,18 @@ impl Link {
         let channel = InterceptedService::new(channel, self.introduction.clone());
         current.channel = Some(channel.clone());
         Ok(Lent { channel, is_used: false, number: current.number })
+    }
+
+    /// What went wrong with a call. Without TLS a node can only say what TLS would have found out about the dates of certificates.
+    pub(super) fn understood(&self, trouble: Trouble) -> Trouble {
+        let way = &self.connector.0;
+        if way.tls.is_some() {
+            return trouble;
+        }
+        match clocks::told(&trouble.sentence, way.own, way.now()) {
+            Some(sentence) => Trouble { class: ErrorClass::Untimely, sentence, ..trouble },
+            None => trouble,
+        }
     }
 
     /// Gives a connection up, unless it has been given up before.
@@ -148,15 +162,17 @@ impl Unconnected {
         Self { class: ErrorClass::Unreachable, sentence: causes(error) }
     }
 
-    /// What ended a connection before anything was asked over it.
-    fn by(target: &Target, error: &io::Error) -> Self {
-        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            Some(verdict) => {
-                let (class, sentence) = judge(verdict);
-                Self { class, sentence: format!("no TLS with {target}: {sentence}") }
+    /// What ended a connection before anything was asked over it, after the node has `shown` its certificate or before.
+    fn by(way: &Way, error: &io::Error, shown: Option<Validity>) -> Self {
+        let (class, sentence) = match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            // Said of one that is not valid yet as well.
+            Some(rustls::Error::AlertReceived(AlertDescription::CertificateExpired)) => {
+                (ErrorClass::Untimely, clocks::refused(way.own, shown, way.now()))
             }
-            None => Self { class: ErrorClass::Unreachable, sentence: format!("no TLS with {target}: {error}") },
-        }
+            Some(verdict) => judge(verdict),
+            None => (ErrorClass::Unreachable, error.to_string()),
+        };
+        Self { class, sentence: format!("no TLS with {}: {sentence}", way.target) }
     }
 }
 
@@ -165,8 +181,6 @@ fn judge(error: &rustls::Error) -> (ErrorClass, String) {
     use AlertDescription as Alert;
     use CertificateError as Bad;
     let class = match error {
-        // Said of one that is not valid yet as well.
-        rustls::Error::AlertReceived(Alert::CertificateExpired) => ErrorClass::Untimely,
         rustls::Error::InvalidCertificate(bad) => match bad {
             Bad::NotValidYet | Bad::NotValidYetContext { .. } | Bad::Expired | Bad::ExpiredContext { .. } => {
                 ErrorClass::Untimely
@@ -189,21 +203,17 @@ fn judge(error: &rustls::Error) -> (ErrorClass, String) {
     };
     let sentence = match error {
         rustls::Error::InvalidCertificate(Bad::Other(OtherError(why))) => why.to_string(),
-        rustls::Error::InvalidCertificate(bad @ (Bad::UnknownIssuer | Bad::BadSignature)) => {
-            format!("its certificate is not of this castle's authority ({bad:?})")
+        rustls::Error::InvalidCertificate(Bad::UnknownIssuer) => {
+            "its certificate is not of this castle's authority: it was issued by another".to_owned()
+        }
+        rustls::Error::InvalidCertificate(Bad::BadSignature) => {
+            "its certificate is not of this castle's authority: another has signed it".to_owned()
         }
         rustls::Error::InvalidCertificate(Bad::NotValidYetContext { time, not_before }) => {
-            let (here, from) = (moment(*time), moment(*not_before));
-            let ahead = not_before.as_secs().saturating_sub(time.as_secs());
-            format!(
-                "its certificate is valid from {from} on, and here it is {here}: the two clocks differ by {ahead} s or more"
-            )
+            clocks::early(moment(*not_before), moment(*time))
         }
         rustls::Error::InvalidCertificate(Bad::ExpiredContext { time, not_after }) => {
-            format!("its certificate was valid until {}, and here it is {}", moment(*not_after), moment(*time))
-        }
-        rustls::Error::AlertReceived(Alert::CertificateExpired) => {
-            "to the node, castle's certificate has expired or is not valid yet: by its clock it is another time than here".to_owned()
+            clocks::late(moment(*not_after), moment(*time))
         }
         error => error.to_string(),
     };
@@ -229,6 +239,8 @@ pub(super) fn causes(error: &dyn Error) -> String {
 struct Way {
     target: Target,
     tls: Option<(TlsConnector, ServerName<'static>)>,
+    /// When castle's own certificate is valid, if it shows one.
+    own: Option<Validity>,
     dial: Arc<dyn Dial>,
     clock: Arc<dyn Clock>,
 }
@@ -237,9 +249,14 @@ impl Way {
     async fn connect(&self) -> Result<Box<dyn ByteStream>, Unconnected> {
         let stream = self.dial.dial(&self.target).await.map_err(|error| Unconnected::of(&error))?;
         let Some((tls, name)) = &self.tls else { return Ok(stream) };
-        let ended = |error: io::Error| Unconnected::by(&self.target, &error);
-        let stream = tls.connect(name.clone(), stream).await.map_err(ended)?;
-        self.hear_first(stream).await.map_err(ended)
+        let connected = tls.connect(name.clone(), stream).await;
+        let stream = connected.map_err(|error| Unconnected::by(self, &error, None))?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(|chain| Validity::of(chain.first()?));
+        self.hear_first(stream).await.map_err(|error| Unconnected::by(self, &error, shown))
+    }
+
+    fn now(&self) -> Moment {
+        Moment::of(self.clock.wall())
     }
 
     /// Waits for the node's first word.

@@ -148,7 +148,8 @@ impl From<Refusal> for Fault {
             ErrorClass::Untimely => (
                 Class::RetryableAfter(None),
                 format!(
-                    "compare this machine's clock with that of {node}, which needs a time server that it can reach"
+                    "compare the clocks: date -u here, and on the host of {node}, whose clock its machine begins with. {node} needs a time server that it can \
+                     reach (network.timeServers); this machine's clock: timedatectl"
                 ),
             ),
             ErrorClass::Misnamed => (

@@ -45,10 +45,14 @@ pub mod kinds {
     pub const NODE_ADDRESSES: Kind = kind("network", "NodeAddresses.net.talos.dev");
     /// Its network devices, each under its name.
     pub const LINK_STATUS: Kind = kind("network", "LinkStatuses.net.talos.dev");
+    /// What its machine says it is; there is one, `systeminformation`.
+    pub const SYSTEM_INFORMATION: Kind = kind("hardware", "SystemInformations.hardware.talos.dev");
     /// What it calls itself; there is one, `hostname`.
     pub const HOSTNAME_STATUS: Kind = kind("network", "HostnameStatuses.net.talos.dev");
     /// Whether its clock is right; there is one, `node`.
     pub const TIME_STATUS: Kind = kind("runtime", "TimeStatuses.v1alpha1.talos.dev");
+    /// What its processors did; there is one, `latest`, written anew twice a minute.
+    pub const CPU_STATS: Kind = kind("perf", "CPUStats.perf.talos.dev");
     /// How its installation goes, from Talos 1.14 on; there is one, `unattended-install`.
     pub const UNATTENDED_INSTALL: Kind = kind("runtime", "UnattendedInstallStatuses.runtime.talos.dev");
     /// What it finds wrong with itself.
@@ -108,7 +112,7 @@ impl fmt::Debug for Watch<'_> {
     }
 }
 
-fn state(channel: Line) -> StateClient<Line> {
+pub(super) fn state(channel: Line) -> StateClient<Line> {
     StateClient::new(channel).max_decoding_message_size(LIMIT)
 }
 

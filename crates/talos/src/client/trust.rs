@@ -42,6 +42,16 @@ pub enum Trust {
     Plain(Option<Identity>),
 }
 
+impl Trust {
+    /// Who castle says that it is, if it does.
+    pub(super) fn identity(&self) -> Option<&Identity> {
+        match self {
+            Self::Castle { identity, .. } | Self::Plain(Some(identity)) => Some(identity),
+            Self::Maintenance(_) | Self::Plain(None) => None,
+        }
+    }
+}
+
 /// The SHA-256 of the public key of a node in maintenance mode, which it shows on its console.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fingerprint([u8; 32]);

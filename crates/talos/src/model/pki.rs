@@ -32,7 +32,7 @@ pub const YEAR: Duration = Duration::from_hours(8_760);
 /// How far the clock of an API server may be behind.
 const CLOCK_SKEW: Duration = Duration::from_secs(10);
 /// How far the clock of a node may be behind for the Talos API: one that was just started may not know the time yet.
-const NODE_CLOCK_SKEW: Duration = Duration::from_hours(1);
+pub(crate) const NODE_CLOCK_SKEW: Duration = Duration::from_hours(1);
 
 /// The doors that making keys and certificates goes through.
 #[derive(Clone, Copy)]
@@ -255,6 +255,21 @@ pub fn flaws(certificate: Option<&str>, key: Option<&Secret>, now: Moment) -> Ve
         flaws.push(Flaw::NotYetValid(certificate.not_before));
     }
     flaws
+}
+
+/// When a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Validity {
+    pub(crate) from: Moment,
+    pub(crate) until: Moment,
+}
+
+impl Validity {
+    /// That of a certificate in DER; nothing if it cannot be read.
+    pub(crate) fn of(der: &[u8]) -> Option<Self> {
+        let Certificate { not_before, not_after, .. } = Certificate::from_der(der)?;
+        Some(Self { from: not_before, until: not_after })
+    }
 }
 
 /// Whether a text is a private key that can be used.

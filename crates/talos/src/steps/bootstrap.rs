@@ -7,6 +7,7 @@ use std::time::Duration;
 use castle_engine::{Change, Class, Closed, Decision, Fault, Impact, Operation, Step, pace};
 use castle_seams::BoxFuture;
 use futures_util::StreamExt as _;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 
 use super::etcd::{ControlPlanes, Remembered};
@@ -183,6 +184,16 @@ impl Bootstrap {
             "restore the disk of a control plane from a backup, under its own VMID; or begin a new life, without what was in etcd: castle down, then castle up",
         )
     }
+}
+
+/// Which of these control planes has data of etcd, if one of them says so at once. All are asked at the same time.
+pub async fn holder(wire: &Wire, keys: &Keys, control_planes: Vec<Whom>) -> Option<String> {
+    let control_planes = ControlPlanes::new(control_planes);
+    let contacts = control_planes.contacts(wire, keys).ok()?;
+    let ask = async |contact: &Contact| contact.running().etcd_data().await;
+    let said = join_all(contacts.iter().map(ask)).await;
+    let mut all = control_planes.all().iter().zip(said);
+    all.find(|(_, said)| matches!(said, Ok(EtcdData::There))).map(|(whom, _)| whom.name.clone())
 }
 
 fn is_final(refusal: &Refusal) -> bool {

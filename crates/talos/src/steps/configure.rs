@@ -7,13 +7,19 @@ use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Restarts,
 use castle_seams::BoxFuture;
 use futures_util::future::join;
 
-use super::{Keys, Release, Whom, Wire, identity};
-use crate::client::{ApplyMode, Contact, PORT, Presence, Refusal};
+use super::identity::{self, Hardware, MachineUuid};
+use super::{Keys, Release, Whom, Wire};
+use crate::client::{ApplyMode, Contact, ErrorClass, PORT, Presence, Refusal};
 use crate::model::bundle::Bundle;
 use crate::model::config::{Configuration, Difference};
 
+/// What is done to a node that gets its configuration.
+pub const APPLY: &str = "apply";
+
 /// How long a node that does not answer is left alone at most.
 const PERIOD: Duration = Duration::from_millis(500);
+/// After how long it is told that a node cannot be spoken with by its clock or the one here; a clock that is about to be set is right by then.
+const UNTIMELY: Duration = Duration::from_secs(30);
 
 /// Makes the configuration of a node from the secrets of its cluster.
 pub type Compose = Box<dyn Fn(&Bundle) -> Result<Configuration, Fault> + Send + Sync>;
@@ -32,8 +38,7 @@ pub struct Configure {
     objection: Option<Objection>,
     release: Option<Release>,
     contact: OnceLock<Contact>,
-    /// The hardware address that castle gave its machine.
-    device: Option<String>,
+    hardware: Hardware,
 }
 
 /// What was seen of a node's machine before anything was done: whoever only looks asks none that cannot answer.
@@ -89,8 +94,8 @@ impl Configure {
     /// The step for this node.
     #[must_use]
     pub fn new(wire: Arc<Wire>, whom: Whom, machine: Machine, compose: Compose) -> Self {
-        let (restarts, contact) = (Restarts::default(), OnceLock::new());
-        Self { wire, whom, machine, compose, restarts, objection: None, release: None, contact, device: None }
+        let (restarts, contact, hardware) = (Restarts::default(), OnceLock::new(), Hardware::default());
+        Self { wire, whom, machine, compose, restarts, objection: None, release: None, contact, hardware }
     }
 
     /// The same, for a node that runs this, and none other.
@@ -114,15 +119,18 @@ impl Configure {
     /// Only the machine with this hardware address is given the configuration.
     #[must_use]
     pub fn only_on(self, device: &str) -> Self {
-        Self { device: Some(device.to_owned()), ..self }
+        Self { hardware: Hardware { device: Some(device.to_owned()), ..self.hardware }, ..self }
+    }
+
+    /// Only the machine whose firmware has this UUID is, where it tells one.
+    #[must_use]
+    pub fn known_by(self, uuid: Option<MachineUuid>) -> Self {
+        Self { hardware: Hardware { uuid, ..self.hardware }, ..self }
     }
 
     /// Holds that whoever waits for a configuration at the node's address is the node.
     async fn hold(&self, contact: &Contact) -> Result<(), Fault> {
-        match &self.device {
-            Some(device) => identity::hold(contact.maintenance(), &self.whom, device).await,
-            None => Ok(()),
-        }
+        self.hardware.hold(contact.maintenance(), &self.whom).await
     }
 
     fn contact(&self, keys: &Keys) -> Result<&Contact, Fault> {
@@ -155,7 +163,9 @@ impl Configure {
             match contact.probe().await {
                 Presence::Unreachable(refusal) => {
                     let waited = clock.monotonic().saturating_sub(begun);
-                    if waited >= self.wire.patience {
+                    let is_untimely = refusal.class == ErrorClass::Untimely;
+                    let patience = if is_untimely { UNTIMELY.min(self.wire.patience) } else { self.wire.patience };
+                    if waited >= patience {
                         return Presence::Unreachable(refusal);
                     }
                     clock.sleep(pace(waited, PERIOD)).await;
@@ -181,6 +191,7 @@ impl Configure {
                 Ok(Sight::Waiting)
             }
             Presence::Unreachable(refusal) if self.wire.is_looking() => Ok(Sight::Silent(refusal.sentence)),
+            Presence::Unreachable(refusal) if refusal.class == ErrorClass::Untimely => Err(refusal.into()),
             Presence::Unreachable(refusal) => Err(self.gone(&refusal)),
             Presence::Stranger(refusal) => Err(refusal.into()),
             Presence::Running(version) => {
@@ -219,9 +230,9 @@ impl Step for Configure {
     fn decide(&self, _: &Self::Needs, sight: &Sight) -> Decision {
         match sight {
             Sight::Running { differences, .. } if differences.is_empty() => Decision::Nothing,
-            Sight::Running { restarts: true, .. } if self.restarts == Restarts::InTurn => Decision::Nothing,
+            Sight::Running { .. } if self.restarts == Restarts::InTurn => Decision::Nothing,
             Sight::Running { differences, restarts } => {
-                let change = Change::new("apply", if *restarts { Impact::Reboot } else { Impact::InPlace });
+                let change = Change::new(APPLY, if *restarts { Impact::Reboot } else { Impact::InPlace });
                 Decision::Change(differences.iter().fold(change, |change, difference| {
                     change.differing(
                         &difference.path,
@@ -231,7 +242,7 @@ impl Step for Configure {
                 }))
             }
             Sight::Waiting | Sight::Nobody => {
-                let change = Change::new("apply", Impact::Create);
+                let change = Change::new(APPLY, Impact::Create);
                 Decision::Change(change.differing("address", None, Some(self.whom.address.to_string())))
             }
             Sight::Silent(why) => {

@@ -20,7 +20,7 @@ const STARTING: Duration = Duration::from_secs(10 * 60);
 pub struct Remembered {
     /// The control plane that it begins on, as written down before the first machine was made.
     pub first: Option<String>,
-    /// What says that it has begun, for people: the state, the vault, a mark. With that, it never begins again.
+    /// What says that it has begun, for people: the state, the vault, a mark, or a node that has its data. With that, it never begins again.
     pub began: Option<String>,
 }
 
@@ -173,7 +173,7 @@ impl Silence {
     /// What it comes to: who is missing, since when, and the ways back that lose nothing, in their order. `absent` are control planes
     /// whose machines are not there.
     pub(super) fn closed(&self, absent: &[&str]) -> Closed {
-        let mut missing: Vec<String> = absent.iter().map(|name| format!("{name} (there is no such machine)")).collect();
+        let mut missing: Vec<String> = absent.iter().map(|name| format!("{name} ({UNSEEN})")).collect();
         missing.extend(self.missing.iter().map(|(whom, how)| format!("{} ({how})", whom.name)));
         let missing = if missing.is_empty() {
             "its members do not find each other".to_owned()
@@ -182,18 +182,15 @@ impl Silence {
         };
         let since = self.since.map_or(String::new(), |since| format!(", for {}", ago(since)));
         let state = if self.is_starting { "has no quorum yet" } else { "has lost its quorum" };
-        let keep = self.survivor.as_ref().map_or(String::new(), |survivor| {
-            format!(
-                "; (3) before anything else is tried, keep a copy of what {} has: talosctl --nodes {} copy /var/lib/etcd FOLDER",
-                survivor.name, survivor.address
-            )
-        });
+        let keep = self.survivor.as_ref().map_or_else(String::new, keep_a_copy);
+        // A castle whose machines are not all seen does not end for less.
+        let down = if absent.is_empty() { "castle down" } else { "castle down --forget-secrets CASTLE" };
         Closed {
             subject: "etcd".to_owned(),
             evidence: format!("{state}{since}; {missing}"),
             next: format!(
-                "(1) bring back the machines that are missing, with their disks: castle up starts those that are off; (2) restore one whose disk is lost from \
-                 a backup, under its own VMID{keep}. What begins anew (castle down, then castle up) begins without what was in it"
+                "{keep}bring back the machines that are missing, with their disks: castle up starts those that are off; then restore one whose disk is lost \
+                 from a backup, under its own VMID. What begins anew ({down}, then castle up) begins without what was in it"
             ),
         }
     }
@@ -202,6 +199,26 @@ impl Silence {
     pub(super) fn fault(&self, absent: &[&str]) -> Fault {
         let Closed { subject, evidence, next } = self.closed(absent);
         Fault::guard(subject, evidence).next(next)
+    }
+}
+
+/// What is told of a control plane that the hypervisor does not show.
+pub const UNSEEN: &str = "its machine is not to be seen";
+
+/// What comes before every way back: nothing that is tried can lose what was copied.
+#[must_use]
+pub fn keep_a_copy(survivor: &Whom) -> String {
+    format!(
+        "before anything else is tried, keep a copy of what {} has: talosctl --nodes {} copy /var/lib/etcd FOLDER; then ",
+        survivor.name, survivor.address
+    )
+}
+
+/// For how long these control planes have been without a quorum, as they say themselves.
+pub async fn alone(wire: &Wire, keys: &Keys, control_planes: Vec<Whom>) -> Option<String> {
+    match ControlPlanes::new(control_planes).ask(wire, keys).await.ok()? {
+        Etcd::Silent(silence) => silence.since.map(ago),
+        Etcd::Quorate { .. } => None,
     }
 }
 

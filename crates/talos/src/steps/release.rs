@@ -16,6 +16,8 @@ pub struct Release {
     pub version: String,
     /// The schematic of its image, which stands for its extensions and kernel arguments.
     pub schematic: String,
+    /// Its extensions, by which an image of somebody's own is known, which tells no schematic.
+    pub extensions: Vec<String>,
     /// The image that it would be upgraded with, by hand.
     pub installer: String,
 }
@@ -29,13 +31,20 @@ impl Release {
     /// Holds that a node that has its configuration was made from this image.
     pub(super) async fn hold_image(&self, whom: &Whom, node: &Node) -> Result<(), Fault> {
         let extensions = node.resources(kinds::EXTENSIONS).await?;
-        // An image of somebody's own tells none.
+        let names: Vec<String> = extensions.iter().filter_map(name).collect();
         match extensions.iter().find_map(schematic) {
             Some(is) if is != self.schematic => {
                 let what = "an image with other extensions or kernel arguments: schematic";
                 Err(self.other(whom, what, &is, &self.schematic))
             }
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => match lacking(&self.extensions, &names) {
+                Some(lacking) => {
+                    let is = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                    Err(self.other(whom, "an image with other extensions:", &is, &lacking))
+                }
+                None => Ok(()),
+            },
         }
     }
 
@@ -47,6 +56,20 @@ impl Release {
             whom.address, self.installer
         ))
     }
+}
+
+/// The extensions that are wanted and not there. Others may be there: castle did not make the image.
+fn lacking(wanted: &[String], there: &[String]) -> Option<String> {
+    let short = |name: &str| name.rsplit_once('/').map_or(name, |(_, name)| name).to_owned();
+    let is_there = |name: &&String| there.iter().any(|other| short(other) == short(name));
+    let lacking: Vec<&str> = wanted.iter().filter(|name| !is_there(name)).map(String::as_str).collect();
+    (!lacking.is_empty()).then(|| lacking.join(", "))
+}
+
+/// What an extension is called.
+fn name(extension: &Resource) -> Option<String> {
+    let documents = yaml::parse(extension.yaml.expose()).ok()?;
+    documents.first()?["metadata"]["name"].as_str().map(str::to_owned)
 }
 
 /// The schematic that an extension tells, if it is the one that does.
@@ -62,6 +85,14 @@ mod tests {
     use castle_secrets::Secret;
 
     use super::*;
+
+    #[test]
+    fn an_image_of_ones_own_is_known_by_its_extensions() {
+        let names = |all: &[&str]| -> Vec<String> { all.iter().map(|&name| name.to_owned()).collect() };
+        let wanted = names(&["siderolabs/iscsi-tools", "qemu-guest-agent"]);
+        assert_eq!(lacking(&wanted, &names(&["iscsi-tools", "qemu-guest-agent", "mine"])), None);
+        assert_eq!(lacking(&wanted, &names(&["iscsi-tools"])).as_deref(), Some("qemu-guest-agent"));
+    }
 
     #[test]
     fn only_the_extension_of_that_name_tells_the_schematic() {

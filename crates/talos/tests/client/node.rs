@@ -13,6 +13,9 @@ use castle_talos_api::machine::machine_service_server::MachineService;
 use castle_talos_api::machine::{self as words, ApplyConfigurationRequest, ResetRequest, apply_configuration_request};
 use castle_talos_api::storage::storage_service_server::StorageService;
 use castle_talos_api::storage::{Disk, Disks, DisksResponse};
+use castle_talos_api::time::time_service_server::TimeService;
+use castle_talos_api::time::{Time, TimeRequest, TimeResponse};
+use castle_talos_api::{Timestamp, machine::ServiceEvent};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tokio::sync::{Notify, mpsc};
@@ -47,6 +50,8 @@ pub(crate) struct Fake {
     /// What a watch tells, in order.
     pub(crate) news: Mutex<Option<mpsc::UnboundedReceiver<Result<cosi::WatchResponse, Status>>>>,
     pub(crate) resources: Mutex<BTreeMap<String, String>>,
+    /// What its clock says, and what that of its time server does, in seconds since 1970.
+    pub(crate) clock: Mutex<(i64, i64)>,
     /// What is read, in pieces.
     pub(crate) content: Mutex<Vec<Vec<u8>>>,
 }
@@ -110,11 +115,12 @@ impl MachineService for Fake {
 
     async fn service_list(&self, _: Request<()>) -> Result<Response<words::ServiceListResponse>, Status> {
         let health = words::ServiceHealth { healthy: true, ..Default::default() };
+        let event = ServiceEvent { ts: Some(timestamp(self.clock.lock().unwrap().0)), ..Default::default() };
         let etcd = words::ServiceInfo {
             id: "etcd".into(),
             state: "Running".into(),
             health: Some(health),
-            ..Default::default()
+            events: Some(words::ServiceEvents { events: vec![event] }),
         };
         let make = |metadata| words::ServiceList { metadata, services: vec![etcd] };
         Ok(Response::new(words::ServiceListResponse { messages: self.answer("ServiceList", make).await? }))
@@ -190,6 +196,24 @@ impl StorageService for Fake {
         let disk = Disk { device_name: "/dev/vda".into(), size: 1 << 40, ..Default::default() };
         let messages = self.answer("Disks", |metadata| Disks { metadata, disks: vec![disk] }).await?;
         Ok(Response::new(DisksResponse { messages }))
+    }
+}
+
+fn timestamp(seconds: i64) -> Timestamp {
+    Timestamp { seconds, nanos: 0 }
+}
+
+#[tonic::async_trait]
+impl TimeService for Fake {
+    async fn time(&self, _: Request<()>) -> Result<Response<TimeResponse>, Status> {
+        let (local, remote) = *self.clock.lock().unwrap();
+        let (localtime, remotetime) = (Some(timestamp(local)), Some(timestamp(remote)));
+        let make = |metadata| Time { metadata, server: "time.lan".into(), localtime, remotetime };
+        Ok(Response::new(TimeResponse { messages: self.answer("Time", make).await? }))
+    }
+
+    async fn time_check(&self, _: Request<TimeRequest>) -> Result<Response<TimeResponse>, Status> {
+        Err(Status::unimplemented("nobody asks for that"))
     }
 }
 

@@ -8,6 +8,7 @@ use castle_talos::client::{Contact, Node, PORT, Trust};
 use castle_talos_api::cosi::resource::state_server::StateServer;
 use castle_talos_api::machine::machine_service_server::MachineServiceServer;
 use castle_talos_api::storage::storage_service_server::StorageServiceServer;
+use castle_talos_api::time::time_service_server::TimeServiceServer;
 use castle_testkit::VirtualClock;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -123,13 +124,16 @@ pub(crate) async fn serve(stream: impl ByteStream + 'static, tls: Option<TlsAcce
 async fn speak(stream: impl ByteStream + 'static, fake: Arc<Fake>) {
     let machine = MachineServiceServer::from_arc(fake.clone());
     let storage = StorageServiceServer::from_arc(fake.clone());
+    let time = TimeServiceServer::from_arc(fake.clone());
     let state = StateServer::from_arc(fake);
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let (mut machine, mut storage, mut state) = (machine.clone(), storage.clone(), state.clone());
+        let mut time = time.clone();
         async move {
             match request.uri().path().split('/').nth(1) {
                 Some("storage.StorageService") => storage.call(request).await,
                 Some("cosi.resource.State") => state.call(request).await,
+                Some("time.TimeService") => time.call(request).await,
                 _ => machine.call(request).await,
             }
         }

@@ -15,8 +15,9 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, PKCS_ED25519, PublicKeyData, date_time_ymd,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::time_provider::TimeProvider;
 use rustls::{RootCertStore, ServerConfig};
 use sha2::{Digest, Sha256};
 use tokio_rustls::TlsAcceptor;
@@ -90,8 +91,29 @@ fn of_versions(
     lets_in: Option<&Authority>,
     versions: &[&'static rustls::SupportedProtocolVersion],
 ) -> TlsAcceptor {
+    judging(server, lets_in, versions, (2026, 9, 21))
+}
+
+/// A server to which it is always the same day.
+#[derive(Debug)]
+struct Stopped(UnixTime);
+
+impl TimeProvider for Stopped {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(self.0)
+    }
+}
+
+fn judging(
+    server: &Issued,
+    lets_in: Option<&Authority>,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+    (year, month, day): Day,
+) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions).unwrap();
+    let since = date_time_ymd(year, month, day).unix_timestamp().unsigned_abs();
+    let time = Arc::new(Stopped(UnixTime::since_unix_epoch(std::time::Duration::from_secs(since))));
+    let builder = ServerConfig::builder_with_details(provider.clone(), time).with_protocol_versions(versions).unwrap();
     let builder = match lets_in {
         None => builder.with_no_client_auth(),
         Some(authority) => {
@@ -239,25 +261,79 @@ fn a_node_that_leaves_maintenance_between_two_questions_is_known() {
     });
 }
 
-/// Goal: two clocks that differ are named as that, whoever notices it.
+/// The days on which a certificate is valid.
+type Days = (Day, Day);
+const ALWAYS: Days = (LONG_AGO, FAR_OFF);
+
+/// What is said on 21 September where castle's certificate and the node's are valid on these days, and to the node it is another day.
+fn untimely(own: Days, shown: Days, there: Day) -> Refusal {
+    let authority = Authority::new();
+    let issued = authority.issue(&[], own.0, own.1, ExtendedKeyUsagePurpose::ClientAuth);
+    let identity = Identity::from_pem(&issued.pem, &Secret::from(issued.key.serialize_pem())).unwrap();
+    let credentials = Credentials { identity, ..authority.credentials() };
+    let server = authority.issue(&["10.0.0.11"], shown.0, shown.1, ExtendedKeyUsagePurpose::ServerAuth);
+    // Talos speaks nothing older, and only then is its certificate known before its verdict.
+    let tls = judging(&server, Some(&authority), &[&rustls::version::TLS13], there);
+    let refusal = refused(probe(&credentials, None, tls));
+    assert_eq!(refusal.class, ErrorClass::Untimely, "{refusal}");
+    refusal
+}
+
+fn holds(refusal: &Refusal, expected: &[&str]) {
+    for words in expected {
+        assert!(refusal.sentence.contains(words), "{words}: {refusal}");
+    }
+    let next = Fault::from(refusal.clone()).next;
+    assert!(next.contains("date -u") && next.contains("timedatectl"), "{next}");
+}
+
+/// Goal: two clocks that differ are named as that: by how much, and whose it may be.
 #[test]
 fn clocks_that_differ_are_named() {
-    let authority = Authority::new();
-    let server = authority.server("10.0.0.11");
-    for (begin, end) in [((2035, 1, 1), FAR_OFF), (LONG_AGO, (2021, 1, 1))] {
-        let issued = authority.issue(&[], begin, end, ExtendedKeyUsagePurpose::ClientAuth);
-        let identity = Identity::from_pem(&issued.pem, &Secret::from(issued.key.serialize_pem())).unwrap();
-        let credentials = Credentials { identity, ..authority.credentials() };
-        let refusal = refused(probe(&credentials, None, acceptor(&server, Some(&authority))));
-        assert_eq!(refusal.class, ErrorClass::Untimely, "{refusal}");
-        assert!(refusal.sentence.contains("clock"), "{refusal}");
-        assert!(Fault::from(refusal).next.contains("clock"));
-    }
-    let early = authority.issue(&["10.0.0.11"], (2026, 9, 22), FAR_OFF, ExtendedKeyUsagePurpose::ServerAuth);
-    let refusal = refused(probe(&authority.credentials(), None, acceptor(&early, Some(&authority))));
-    assert!(
-        refusal.sentence.contains("2026-09-22 00:00:00 UTC") && refusal.sentence.contains("differ by"),
-        "{refusal}"
+    let early = untimely(ALWAYS, ((2026, 9, 22), FAR_OFF), (2026, 9, 22));
+    let from = "its certificate is valid from 2026-09-22 00:00:00 UTC on, and here it is 2026-09-21 ";
+    holds(
+        &early,
+        &[from, "its clock is ahead of this machine's by at least 9 h 46 min, or this machine's is behind by as much"],
+    );
+    let late = untimely(ALWAYS, (LONG_AGO, (2026, 9, 12)), (2026, 9, 11));
+    let until = "its certificate was valid until 2026-09-12 00:00:00 UTC, and here it is 2026-09-21 ";
+    let behind = "its clock is behind this machine's by at least 9 days, or this machine's is ahead by as much";
+    holds(&late, &[until, behind]);
+}
+
+/// Goal: where the node refuses castle's certificate by its date, the dates of its own tell which way the clocks differ, and by how much.
+#[test]
+fn a_refusal_by_date_tells_which_way_the_clocks_differ() {
+    let own = ((2026, 9, 1), (2026, 9, 25));
+    let ahead = untimely(own, ((2026, 9, 20), FAR_OFF), (2026, 9, 26));
+    let over = "to the node castle's certificate, which is valid until 2026-09-25 00:00:00 UTC, has expired";
+    holds(
+        &ahead,
+        &[over, "its clock is ahead of this machine's by at least 3 days, or this machine's is behind by as much"],
+    );
+
+    let behind = untimely(((2026, 9, 18), FAR_OFF), ((2026, 9, 9), (2026, 9, 30)), (2026, 9, 10));
+    let early = "to the node castle's certificate, which is valid from 2026-09-18 00:00:00 UTC on, is not valid yet";
+    let range = "its clock is behind this machine's by at least 3 days and at most 13 days, or this machine's is ahead by as much";
+    holds(&behind, &[early, range]);
+
+    let either = untimely(((2026, 9, 18), (2026, 9, 25)), ALWAYS, (2026, 9, 10));
+    holds(&either, &["its clock is behind this machine's by at least 3 days, or ahead of it by at least 3 days"]);
+}
+
+/// Goal: a certificate that is not valid here either is no sign of a clock there.
+#[test]
+fn a_refusal_by_date_that_is_true_here_is_told_as_that() {
+    let over = untimely((LONG_AGO, (2021, 1, 1)), ALWAYS, (2026, 9, 21));
+    holds(&over, &["castle's certificate was valid until 2021-01-01 00:00:00 UTC, and here it is 2026-09-21 "]);
+    let early = untimely(((2035, 1, 1), FAR_OFF), ALWAYS, (2026, 9, 21));
+    holds(
+        &early,
+        &[
+            "castle's certificate is valid from 2035-01-01 00:00:00 UTC on",
+            "this machine's clock is behind what it was",
+        ],
     );
 }
 

@@ -2,8 +2,9 @@
 
 use castle_engine::{CastleId, look};
 use castle_layers::doctor::Finding;
-use castle_layers::{platform, secrets};
+use castle_layers::{platform, secrets, survey};
 
+use crate::furnish::Furnishing;
 use crate::keeping::Kept;
 use crate::stand::{Stand, Trouble};
 use crate::standing::vanished;
@@ -51,6 +52,12 @@ async fn unread(kept: &Kept, castle: &CastleId) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether all that a castle is raised from can be had, by somebody who does not get as far as to stand anywhere.
+pub(super) async fn manifests(kept: &Kept) -> Option<Finding> {
+    let trouble = Furnishing::of(kept, None).await.err()?;
+    Some(wrong("manifests", "", trouble.told()))
+}
+
 /// Whether the machines are there that a castle stands on by its record, and all that it is raised from can be had.
 pub(super) async fn standing(stand: &Stand, castle: &CastleId) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -59,7 +66,7 @@ pub(super) async fn standing(stand: &Stand, castle: &CastleId) -> Vec<Finding> {
     }
     let ground = stand.ground(castle, false);
     // That the site cannot be looked at is told better by others.
-    let Ok((survey, _)) = stand.lay_out(&ground).await else { return findings };
+    let Ok(survey) = survey(&ground, &stand.site).await else { return findings };
     match vanished(stand, &stand.window(castle), &ground, &survey).await {
         Ok(Some(fault)) => findings.push(Finding::wrong("machines", fault.subject, fault.evidence).next(fault.next)),
         // A state that cannot be read is told already.

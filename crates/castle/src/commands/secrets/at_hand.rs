@@ -50,7 +50,7 @@ impl For {
 /// The path without links in its folders.
 pub(super) fn absolute(file: &Path, disk: &dyn Disk) -> Result<PathBuf, Trouble> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = disk.real_path(folder).map_err(|error| Trouble::Failed(error.to_string()))?;
+    let folder = disk.real_path(folder).map_err(|error| Trouble::of(&error))?;
     Ok(file.file_name().map_or(folder.clone(), |name| folder.join(name)))
 }
 

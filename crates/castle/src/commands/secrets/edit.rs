@@ -35,7 +35,7 @@ pub(crate) struct EditArgs {
 }
 
 pub(super) async fn run(args: &EditArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let signals = doors.signals().map_err(|error| Trouble::Failed(error.to_string()))?;
+    let signals = doors.signals().map_err(|error| Trouble::of(&error))?;
     let mut taken = Taken::open_or_begin(&args.file, &args.whom, doors)?;
     let format = taken.opened.format();
     let is_blank = taken.is_new() && format != Format::Json;
@@ -101,6 +101,6 @@ async fn edited(file: &Path, signals: &dyn Signals, doors: &Doors) -> Result<(),
 
 /// Whether the editor has ended, and well.
 fn ended(child: &mut Child) -> Result<Option<bool>, Trouble> {
-    let status = child.try_wait().map_err(|error| Trouble::Failed(error.to_string()))?;
+    let status = child.try_wait().map_err(|error| Trouble::of(&error))?;
     Ok(status.map(|status| status.success()))
 }

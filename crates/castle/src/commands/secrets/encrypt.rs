@@ -44,7 +44,7 @@ pub(super) fn run(args: &EncryptArgs, doors: &Doors, printer: &mut Printer) -> R
     let is_written = args.in_place || args.out.is_some();
     let found = is_written.then(|| Place::judge(doors, place)).transpose()?;
     let format = Format::of(place)?;
-    let clear = disk.read(&args.file, MAX_FILE_BYTES).map_err(|error| Trouble::Failed(error.to_string()))?;
+    let clear = disk.read(&args.file, MAX_FILE_BYTES).map_err(|error| Trouble::of(&error))?;
     let clear = Zeroizing::new(clear);
     let rule = match (&args.encrypted_regex, &args.unencrypted_regex) {
         (Some(regex), _) => Some(Rule::new("encrypted_regex", regex)),

@@ -59,7 +59,7 @@ fn values(args: &ImportEnvArgs, doors: &Doors) -> Result<Vec<(String, Value)>, T
         };
         return args.names.iter().map(one).collect();
     };
-    let clear = doors.disk.read(file, 4 << 20).map_err(|error| Trouble::Failed(error.to_string()))?;
+    let clear = doors.disk.read(file, 4 << 20).map_err(|error| Trouble::of(&error))?;
     let clear = Zeroizing::new(clear);
     let name = file.display().to_string();
     let lines = Opened::read_clear(&name, Format::Dotenv, &clear)?;

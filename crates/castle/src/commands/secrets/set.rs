@@ -51,14 +51,13 @@ enum As {
 pub(super) fn run(args: &SetArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let mut taken = Taken::open_or_begin(&args.file, &args.whom, doors)?;
     let text = value(args, doors)?;
-    let kind = match args.kind {
-        As::Text => Kind::Text,
-        As::Integer => Kind::Integer,
-        As::Float => Kind::Float,
-        As::Bool => Kind::Bool,
+    let (kind, word) = match args.kind {
+        As::Text => (Kind::Text, "text"),
+        As::Integer => (Kind::Integer, "integer"),
+        As::Float => (Kind::Float, "float"),
+        As::Bool => (Kind::Bool, "bool"),
     };
-    let value = Value::read(kind, text.expose())
-        .ok_or_else(|| Trouble::Invalid(format!("the value is no {}", format!("{kind:?}").to_lowercase())))?;
+    let value = Value::read(kind, text.expose()).ok_or_else(|| Trouble::Invalid(format!("the value is no {word}")))?;
     taken.opened.set(&args.path, value)?;
     taken.save(doors)?;
     Ok(done(printer, "set", &args.file, &format!("{} of {} is set", args.path, args.file.display())))
@@ -66,7 +65,7 @@ pub(super) fn run(args: &SetArgs, doors: &Doors, printer: &mut Printer) -> Resul
 
 fn value(args: &SetArgs, doors: &Doors) -> Result<Secret, Trouble> {
     let bytes = if let Some(file) = &args.from {
-        Zeroizing::new(doors.disk.read(file, MAX_BYTES).map_err(|error| Trouble::Failed(error.to_string()))?)
+        Zeroizing::new(doors.disk.read(file, MAX_BYTES).map_err(|error| Trouble::of(&error))?)
     } else {
         let input = std::io::stdin();
         if input.is_terminal() {

@@ -29,7 +29,7 @@ impl<'d> Workbench<'d> {
         disk: &'d dyn Disk,
         entropy: &dyn Entropy,
     ) -> Result<Self, Trouble> {
-        let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
+        let failed = |error: &dyn std::fmt::Display| Trouble::of(error);
         let mounts = disk.read(Path::new("/proc/self/mounts"), MAX_MOUNTS_BYTES).unwrap_or_default();
         let mounts = String::from_utf8_lossy(&mounts);
         let real = folders.iter().filter_map(|folder| disk.real_path(folder).ok());
@@ -53,7 +53,7 @@ impl<'d> Workbench<'d> {
     /// What is in the file now.
     pub(super) fn read(&self) -> Result<Zeroizing<Vec<u8>>, Trouble> {
         let bytes = self.disk.read(&self.file, castle_secrets::sops::MAX_FILE_BYTES);
-        bytes.map(Zeroizing::new).map_err(|error| Trouble::Failed(error.to_string()))
+        bytes.map(Zeroizing::new).map_err(|error| Trouble::of(&error))
     }
 }
 

@@ -137,6 +137,39 @@ async fn beside(life: &Life, words: &[&str]) -> (Exit, Printed) {
     (exit, printer.printed())
 }
 
+/// As `castle lease take` on another machine leaves it.
+fn take_lease_away(life: &Life) {
+    let leases = kept(life, "lease");
+    let [(path, bytes)] = leases.as_slice() else { panic!("{leases:?}") };
+    let mut lease: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+    let epoch = lease["epoch"].as_u64().unwrap();
+    lease["epoch"] = (epoch + 1).into();
+    lease["owner"] = "someone@elsewhere".into();
+    lease["released"] = true.into();
+    life.disk().tamper(path, serde_json::to_vec(&lease).unwrap());
+}
+
+#[test]
+fn a_lease_that_is_taken_away_in_the_middle() {
+    day(async |life| {
+        let told = meanwhile(
+            life,
+            &["up"],
+            |life| has_guest(life, "blue-cp-1"),
+            async |life| {
+                take_lease_away(life);
+                life.tally.changes();
+            },
+        )
+        .await;
+        hold(&told, Exit::Failed, &["the lease was taken by someone@elsewhere"]);
+        // What was sent before is not called back; nothing is begun.
+        let begun = life.tally.changes();
+        assert!(!begun.iter().any(|change| change.contains("/status/start")), "{begun:#?}");
+        assert!(life.datacenter.cluster("blue").is_none());
+    });
+}
+
 #[test]
 fn a_file_that_changes_between_crash_and_resume() {
     let larger =
@@ -175,5 +208,30 @@ fn a_state_of_a_newer_castle() {
         for (path, bytes) in births {
             life.disk().tamper(&path, bytes);
         }
+    });
+}
+
+/// It is named, and stays as it is.
+#[test]
+fn what_a_newer_castle_has_seen_and_begun() {
+    day(async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let seen = kept(life, ".seen.json");
+        let [(path, bytes)] = seen.as_slice() else { panic!("{seen:?}") };
+        let newer = String::from_utf8_lossy(bytes).replace("\"format\":1", "\"format\":99").into_bytes();
+        life.disk().tamper(path, newer.clone());
+        life.tally.changes();
+        for verb in ["up", "adopt"] {
+            let told = ".seen.json was written by a newer castle (format 99): use that one";
+            hold(&life.run(&[verb]).await, Exit::Failed, &[told]);
+        }
+        assert_eq!((life.tally.changes(), &life.disk().contents()[path]), (Vec::new(), &newer));
+        life.disk().tamper(path, bytes.clone());
+
+        let (note, newer) = (path.with_file_name("rebirth"), br#"{"format":99}"#.to_vec());
+        life.disk().tamper(&note, newer.clone());
+        hold(&life.run(&["rebirth", "--yes"]).await, Exit::Refused, &["a newer castle has begun a rebirth of blue"]);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!((life.tally.changes(), &life.disk().contents()[&note]), (Vec::new(), &newer));
     });
 }

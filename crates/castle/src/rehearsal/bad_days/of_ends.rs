@@ -2,8 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use castle_kubernetes::client::Mode;
-use castle_kubernetes::model::Object;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use castle_datacenter::{Verdict, Webhook};
+use castle_kubernetes::client::{Api, Mode, Scope};
+use castle_kubernetes::model::{Kind, Object};
 use castle_rehearsal::{Loss, Moment};
 use serde_json::json;
 
@@ -65,6 +68,59 @@ fn nodes_are_opened_as_soon_as_a_webhook_lets_them_be() {
         let Either::Left((up, _)) = select(pin!(life.run(&["up"])), awaking).await else { panic!("it never ends") };
         hold(&up, Exit::Done, &["platform/nodes/open", "asleep"]);
     });
+}
+
+/// A storage system has a say in what becomes of nodes, and the Pod that would say it finds no node: castle has closed them all. Opening one
+/// needs the webhook, the webhook needs its Pod, and the Pod needs an open node.
+#[test]
+fn nodes_are_opened_though_the_webhook_that_has_a_say_waits_for_an_open_node() {
+    in_worlds(&written(&full()), &SEEDS[..2], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let pods = guarded(&life, &person(&life).await).await;
+        let kill = Kill { at: At::Beat(9), moment: Moment::After, loss: Loss::None };
+        assert!(life.run_killed(&["down", "--graceful", "--yes"], kill).await.exit.is_none());
+        // Its node was lost for a while, or somebody took it for the cure.
+        let person = person(&life).await;
+        for pod in person.list(&Kind::new("v1", "Pod"), &pods).await.unwrap().objects {
+            person.delete(&pod).await.unwrap();
+        }
+        life.clock().sleep(Duration::from_secs(300)).await;
+        let waiting = person.list(&Kind::new("v1", "Pod"), &pods).await.unwrap().objects;
+        assert!(waiting.iter().all(|pod| pod.text("/spec/nodeName").is_empty()) && waiting.len() == 1, "{waiting:?}");
+        hold(&life.run(&["up"]).await, Exit::Done, &["platform/nodes/open"]);
+        let nodes = person.list(&Kind::new("v1", "Node"), &Scope::default()).await.unwrap().objects;
+        assert!(nodes.iter().all(|node| node.at("/spec/unschedulable").is_null()), "{nodes:?}");
+    });
+}
+
+/// Has every change of a node judged by a Pod of a Deployment. Says where its Pods are.
+async fn guarded(life: &Life, person: &Api) -> Scope {
+    let (namespace, labels) = ("default", json!({"app": "guard"}));
+    let names = [format!("guard.{namespace}.svc")];
+    let issued = life.datacenter.issue_certificate("blue", &names.each_ref().map(String::as_str)).unwrap();
+    let webhook = Webhook::new(|_| Verdict::Allow);
+    webhook.listen(&issued.certificate);
+    assert!(life.datacenter.serve_webhook("blue", "default/guard", Some(webhook)));
+    let metadata = json!({"name": "guard", "namespace": namespace});
+    let container = json!({"name": "guard", "image": "example.com/guard:1", "ports": [{"containerPort": 443}]});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
+    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]);
+    let service = json!({"namespace": namespace, "name": "guard", "path": "/", "port": 443});
+    let config = json!({"service": service, "caBundle": STANDARD.encode(&issued.authority)});
+    let hook = json!({"name": "nodes.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "failurePolicy": "Fail", "clientConfig": config, "rules": rules});
+    for object in [
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
+            "spec": {"selector": labels, "ports": [{"port": 443}]}}),
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "guard"}, "webhooks": [hook]}),
+    ] {
+        person.apply(&Object::new(object).unwrap(), Mode::Real).await.unwrap();
+    }
+    life.clock().sleep(Duration::from_secs(120)).await;
+    Scope { namespace: namespace.to_owned(), ..Scope::labelled("app=guard") }
 }
 
 /// Killed at any effect, the next one ends it. Guests that are just being destroyed have lost what they were known by.

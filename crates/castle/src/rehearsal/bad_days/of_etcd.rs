@@ -11,7 +11,7 @@ use super::super::promises::forget;
 use super::of_restarts::{restarted, watched};
 use super::*;
 
-const THREE: &str = "castle: blue
+pub(super) const THREE: &str = "castle: blue
 platform: embedded
 talos: {version: v1.13.9, serviceAccountKey: p256}
 kubernetes: {version: v1.36.3}
@@ -190,9 +190,10 @@ fn a_lost_quorum_is_named_and_nothing_is_made() {
         life.clock().sleep(Duration::from_secs(120)).await;
     };
     let words = [
-        "has lost its quorum",
-        "blue-cp-2 (there is no such machine), blue-cp-3 (there is no such machine)",
-        "talosctl --nodes 127.42.0.11 copy /var/lib/etcd",
+        "has lost its quorum, for ",
+        "blue-cp-2 (its machine is not to be seen), blue-cp-3 (its machine is not to be seen)",
+        "next: before anything else is tried, keep a copy of what blue-cp-1 has: talosctl --nodes 127.42.0.11 copy /var/lib/etcd FOLDER; then restore",
+        "castle down --forget-secrets blue",
     ];
     refused(happens, &words);
 }
@@ -222,7 +223,10 @@ fn a_quorum_that_was_lost_before_a_restart_is_named() {
     };
     refused(
         happens,
-        &["has lost its quorum", "blue-cp-1 (there is no such machine), blue-cp-2 (there is no such machine)"],
+        &[
+            "has lost its quorum",
+            "blue-cp-1 (its machine is not to be seen), blue-cp-2 (its machine is not to be seen)",
+        ],
     );
 }
 

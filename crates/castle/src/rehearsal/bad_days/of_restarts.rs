@@ -219,3 +219,45 @@ fn the_only_node_of_a_castle_restarts_with_all_that_it_runs() {
         life.disk().tamper(&life.script.file, text.replace("memory: 4GiB", "memory: 6GiB").into_bytes());
     });
 }
+
+/// A patch that nodes take up in place, and for which the API server is started again.
+const SERVED: &str = "cluster:\n  apiServer:\n    extraArgs: {audit-log-maxage: \"7\"}\n";
+
+#[test]
+fn a_configuration_that_restarts_api_servers_is_given_to_one_after_the_other() {
+    let patched = large().replace("serviceAccountKey: p256}", "serviceAccountKey: p256, patches: [api.yaml]}");
+    in_worlds(&written(&large()), &SEEDS[..2], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file.with_file_name("api.yaml"), SERVED.as_bytes().to_vec());
+        life.disk().tamper(&life.script.file, patched.clone().into_bytes());
+        hold(&life.run(&["plan"]).await, Exit::Done, &["in-place  platform/configure/blue-cp-2"]);
+        let (up, seen) = watched(&life, &["up"]).await;
+        hold(&up, Exit::Done, &["platform/serves/blue-cp-1"]);
+        assert_eq!((seen.served, restarted(&life)), (Some(2), Vec::new()), "{}", up.printed.text);
+        assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+    });
+}
+
+/// The first that does not serve again is the last that was given it; and what it was given is taken back though it does not serve.
+#[test]
+fn a_configuration_without_which_an_api_server_serves_is_given_to_no_other() {
+    let patched = large().replace("controlPlanes: {", "controlPlanes: {patches: [api.yaml], ");
+    in_worlds(&written(&large()), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file.with_file_name("api.yaml"), SERVED.as_bytes().to_vec());
+        life.disk().tamper(&life.script.file, patched.clone().into_bytes());
+        let is_away =
+            |life: &Life| life.datacenter.cluster("blue").is_some_and(|blue| !blue.api_servers.contains_key(&1000));
+        let up = meanwhile(&life, &["up"], is_away, async |life| life.datacenter.mute_api_server(1000, true)).await;
+        hold(&up, Exit::Failed, &["platform/serves/blue-cp-1"]);
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Done, &["platform/configure/blue-cp-2", "platform/configure/blue-cp-3"]);
+        assert!(!plan.printed.text.contains("platform/configure/blue-cp-1"), "{}", plan.printed.text);
+        life.disk().tamper(&life.script.file, large().into_bytes());
+        let begun = life.clock().monotonic();
+        let later = |life: &Life| life.clock().monotonic() > begun + Duration::from_secs(60);
+        let back = meanwhile(&life, &["up"], later, async |life| life.datacenter.mute_api_server(1000, false)).await;
+        hold(&back, Exit::Done, &[]);
+        assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+    });
+}

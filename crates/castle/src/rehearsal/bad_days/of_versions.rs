@@ -4,14 +4,19 @@ use castle_talos::model::bundle::{Bundle, Options, ServiceAccountKey};
 use castle_talos::model::config::Contract;
 use castle_talos::model::pki;
 
+use super::super::fixture::blue;
 use super::*;
 
 /// The castle stands; the file is edited; what is said of that.
-fn edited(from: &'static str, to: &'static str, words: &[&str]) {
-    in_worlds(&small(), &SEEDS[..1], async |life| {
+fn edited(from: &str, to: &str, words: &[&str]) {
+    edited_in((&small(), SMALL), from, to, words);
+}
+
+fn edited_in((script, text): (&Arc<Script>, &str), from: &str, to: &str, words: &[&str]) {
+    in_worlds(script, &SEEDS[..1], async |life| {
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
-        assert!(SMALL.contains(from));
-        life.disk().tamper(&life.script.file, SMALL.replace(from, to).into_bytes());
+        assert!(text.contains(from));
+        life.disk().tamper(&life.script.file, text.replace(from, to).into_bytes());
         life.tally.changes();
         let (before, others) = (life.datacenter.look().guests, Others::of(&life));
         let plan = life.run(&["plan"]).await;
@@ -27,10 +32,21 @@ fn edited(from: &'static str, to: &'static str, words: &[&str]) {
         hold(&status, status.exit.unwrap(), &words[..1]);
         hold(&life.run(&["drift"]).await, Exit::Differs, &words[..1]);
         // Taken back, there is nothing to do.
-        life.disk().tamper(&life.script.file, SMALL.as_bytes().to_vec());
+        life.disk().tamper(&life.script.file, text.as_bytes().to_vec());
         let up = life.run(&["up"]).await;
         assert_eq!(up.printed.result["result"], "unchanged", "{}", up.printed.text);
     });
+}
+
+/// Taken from all workers at once, the disks would take every copy of every volume along.
+#[test]
+fn the_disks_of_longhorn_are_not_taken_away() {
+    let text = blue(2, "{longhorn: {replicas: 2}}");
+    let script = written(&text);
+    let words =
+        ["blue-worker-1: has the volume longhorn and what is on it", "talosctl --nodes 127.42.0.21 edit machineconfig"];
+    edited_in((&script, &text), ", dataDisk: 100GiB", "", &words);
+    edited_in((&script, &text), "storage: {longhorn: {replicas: 2}}", "storage: none", &words);
 }
 
 #[test]
@@ -55,6 +71,25 @@ fn another_kubernetes_is_given_to_nobody() {
         "kubernetes: {version: v1.36.2}",
         &["runs Kubernetes v1.36.3, and castle.yaml says v1.36.2", next],
     );
+}
+
+/// Of nodes that are off nobody knows what they run: once they do, it is refused, and what they were made from is still there.
+#[test]
+fn another_talos_is_not_claimed_of_nodes_that_are_off() {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let before: Vec<u32> = life.datacenter.look().guests.into_keys().collect();
+        for node in &life.script.nodes {
+            life.datacenter.switch(node.vmid.0, false);
+        }
+        life.disk().tamper(&life.script.file, SMALL.replace("version: v1.13.9", "version: v1.13.8").into_bytes());
+        let up = life.run(&["up"]).await;
+        hold(&up, up.exit.unwrap(), &["runs Talos v1.13.9, and castle.yaml says v1.13.8"]);
+        assert!(up.exit != Some(Exit::Done), "{}", up.printed.text);
+        assert_eq!(life.datacenter.look().guests.into_keys().collect::<Vec<u32>>(), before, "{}", up.printed.text);
+        life.disk().tamper(&life.script.file, SMALL.as_bytes().to_vec());
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+    });
 }
 
 /// Secrets of a cluster, as talosctl writes them.

@@ -1,6 +1,11 @@
 //! Waiting: what is waited for is told from the first second, silence never lasts, every wait has an end, and Ctrl-C ends it at once.
 
+use castle_datacenter::blueprint::{Latencies, Span};
+use castle_rehearsal::{Loss, Moment};
+
+use super::super::life::{At, Kill};
 use super::of_castle::full;
+use super::of_etcd::{three, vmid};
 use super::*;
 
 /// Runs `up`, while another device has the address of the worker.
@@ -62,7 +67,7 @@ fn a_run_has_as_much_time_as_it_is_given() {
         let begun = life.clock().monotonic();
         let up = up_without_its_worker(life, &["up", "--timeout", "5m"]).await;
         let took = life.clock().monotonic().saturating_sub(begun);
-        let words = ["stopped after 4.9 min (--timeout)", "platform/answers/blue-worker-1", "it goes on where it was"];
+        let words = ["stopped after 5.0 min (--timeout)", "platform/answers/blue-worker-1", "it goes on where it was"];
         hold(&up, Exit::Failed, &words);
         assert!(took < Duration::from_secs(5 * 60 + 35), "{took:?}");
     });
@@ -82,5 +87,78 @@ fn what_flux_refuses_for_good_ends_the_run() {
         assert!(took < Duration::from_secs(8 * 60), "{took:?}");
         write("resources: [word.yaml]\n");
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
+    });
+}
+
+/// Holds that verbs that only look take less than this.
+async fn glanced(life: &Life, words: &[&str]) {
+    for verb in ["plan", "status"] {
+        let begun = life.clock().monotonic();
+        let told = life.run(&[verb]).await;
+        let took = life.clock().monotonic().saturating_sub(begun);
+        hold(&told, told.exit.unwrap(), words);
+        assert!(took < Duration::from_secs(5), "{verb} took {took:?}: {}", told.printed.text);
+    }
+}
+
+#[test]
+fn whoever_looks_waits_three_seconds_for_a_node_that_takes_connections_and_says_nothing() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        for name in ["blue-cp-2", "blue-worker-1"] {
+            life.datacenter.hush_node(vmid(&life, name), true);
+            glanced(&life, &[name]).await;
+            life.datacenter.hush_node(vmid(&life, name), false);
+        }
+    });
+}
+
+#[test]
+fn whoever_looks_does_not_wait_for_a_control_plane_that_has_not_joined() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let late = vmid(&life, "blue-cp-3");
+        assert!(life.datacenter.freeze_learner(late, true) && life.datacenter.lose_etcd_member(late));
+        for seconds in [5, 60, 300] {
+            life.clock().sleep(Duration::from_secs(seconds)).await;
+            glanced(&life, &[]).await;
+        }
+    });
+}
+
+/// The small castle where a copy of a disk, or a download, takes so long.
+fn slow() -> Arc<Script> {
+    let script = Arc::into_inner(written(SMALL)).unwrap();
+    let long = Span::new(200.0, 210.0);
+    let latencies = Latencies { linked_clone: long, full_copy: long, download: long, ..Latencies::default() };
+    let blueprint = script.blueprint.clone().with_latencies(latencies);
+    Arc::new(Script { blueprint, ..script })
+}
+
+/// Goal: also the first look, and what is looked at after a removal, is told and bounded. Method: castle is killed while Proxmox copies a disk, and
+/// while it downloads, and is run again.
+#[test]
+fn what_is_waited_for_while_looking_is_told_and_bounded() {
+    in_worlds(&slow(), &SEEDS[..1], async |life| {
+        let killed = async |life: &Life, part: &'static str| {
+            let at = At::Change(Box::new(move |change: &str| change.contains(part)));
+            let kill = Kill { at, moment: Moment::After, loss: Loss::None };
+            assert!(life.run_killed(&["up"], kill).await.exit.is_none(), "{part}");
+        };
+        killed(&life, "/download-url").await;
+        let begun = life.clock().monotonic();
+        let down = life.run(&["down", "--yes"]).await;
+        hold(&down, Exit::Done, &["waits for downloads on pve: one that was begun earlier still runs (UPID:pve:"]);
+        assert!(life.clock().monotonic().saturating_sub(begun) > Duration::from_secs(60));
+        killed(&life, "/clone").await;
+        let begun = life.clock().monotonic();
+        let up = life.run(&["up", "--timeout", "100s"]).await;
+        let took = life.clock().monotonic().saturating_sub(begun);
+        hold(
+            &up,
+            Exit::Failed,
+            &["(--timeout)", "Still looking: ", "waits for VM 10", "on pve: is being made", "stopped after 1.7 min"],
+        );
+        assert!(took < Duration::from_secs(110), "{took:?}");
     });
 }

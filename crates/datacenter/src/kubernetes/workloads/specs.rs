@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::nodes::taint;
 use crate::kubernetes::kube::{Kube, Writer};
-use crate::kubernetes::value;
+use crate::kubernetes::{restriction, value};
 
 /// What a configuration says of its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,16 +47,10 @@ impl Kube {
         apply(&mut new, "metadata.labels", "talos.dev/owned-labels", &specs.labels);
         apply(&mut new, "metadata.annotations", "talos.dev/owned-annotations", &specs.annotations);
         apply_taints(&mut new, &specs.taints);
-        if !specs.is_administrator {
-            let forbidden = |why: String| format!("nodes {name:?} is forbidden: {why}");
-            if value::items(&old, "spec.taints") != value::items(&new, "spec.taints") {
-                return Err(forbidden(format!("node {name:?} is not allowed to modify taints")));
-            }
-            let changed = changed_labels(&old, &new);
-            let refused: Vec<&str> = changed.iter().map(String::as_str).filter(|key| !may_label_itself(key)).collect();
-            if !refused.is_empty() {
-                return Err(forbidden(format!("is not allowed to modify labels: {}", refused.join(", "))));
-            }
+        if !specs.is_administrator
+            && let Some(why) = restriction::objection(name, &old, &new)
+        {
+            return Err(format!("nodes {name:?} is forbidden: {why}"));
         }
         self.amend(&TALOS, ("nodes", "", name), |node| *node = new);
         Ok(())
@@ -133,36 +127,6 @@ fn apply_taints(node: &mut Value, wanted: &BTreeMap<String, String>) {
     own(node, OWNED, &keys);
 }
 
-/// The labels that differ.
-fn changed_labels(old: &Value, new: &Value) -> BTreeSet<String> {
-    let labels = |node: &Value| -> BTreeSet<(String, String)> {
-        let all = value::members(node, "metadata.labels");
-        all.map(|(key, text)| (key.clone(), text.as_str().unwrap_or_default().to_owned())).collect()
-    };
-    labels(old).symmetric_difference(&labels(new)).map(|(key, _)| key.clone()).collect()
-}
-
-/// Whether the API lets a node set a label on itself.
-fn may_label_itself(key: &str) -> bool {
-    const FREE: [&str; 11] = [
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/instance-type",
-        "beta.kubernetes.io/os",
-        "failure-domain.beta.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "kubernetes.io/arch",
-        "kubernetes.io/hostname",
-        "kubernetes.io/os",
-        "node.kubernetes.io/instance-type",
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-    ];
-    let Some((domain, _)) = key.split_once('/') else { return true };
-    let is_in = |parent: &str| domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'));
-    let is_free = is_in("kubelet.kubernetes.io") || is_in("node.kubernetes.io");
-    FREE.contains(&key) || is_free || !(is_in("kubernetes.io") || is_in("k8s.io"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,22 +180,5 @@ mod tests {
         bench.kube.apply_node("one", &specs(&[], &[], true)).unwrap();
         let node = bench.kube.get("nodes", "", "one").unwrap();
         assert_eq!((node["spec"].get("taints"), node["metadata"]["labels"].get("a")), (None, None));
-    }
-
-    #[test]
-    fn some_labels_are_not_for_nodes() {
-        for key in
-            ["a", "castle.dev/a", "node.kubernetes.io/a", "x.node.kubernetes.io/a", "topology.kubernetes.io/zone"]
-        {
-            assert!(may_label_itself(key), "{key}");
-        }
-        for key in [
-            "node-role.kubernetes.io/a",
-            "topology.kubernetes.io/rack",
-            "k8s.io/a",
-            "x.node-restriction.kubernetes.io/a",
-        ] {
-            assert!(!may_label_itself(key), "{key}");
-        }
     }
 }

@@ -20,6 +20,8 @@ use crate::world::events::Event;
 
 /// How long a configuration is tried that nobody gave a time for.
 const TRIED: Duration = Duration::from_secs(60);
+/// After so many seconds the kubelet, which looks every 20 s, finds that the API server is to be started in another way.
+const POD_CHECK: f64 = 12.0;
 
 /// Where the parts of a machine's configuration are that hold without a reboot, up to 1.13.
 const AT_ONCE: [&str; 16] = [
@@ -195,11 +197,15 @@ impl World {
         let now = self.now;
         let Some(boot) = self.talos.boot_mut(vmid) else { return };
         let is_other = boot.config.as_ref().is_some_and(|before| kubelet(before) != kubelet(&config));
+        let is_served_anew = boot.config.as_ref().is_some_and(|before| api_server(before) != api_server(&config));
         let before = boot.config.replace(config);
         if is_other && boot.runs_kubelet {
             // It is started again, with the image and the settings that it is now given.
             boot.runs_kubelet = false;
             boot.serve(now, "kubelet", "Finished", None);
+        }
+        if is_served_anew && boot.runs_apiserver {
+            self.talos_plan_fixed(vmid, Moment::StaticPods, POD_CHECK);
         }
         self.talos_settle_of(vmid);
         if let Some(before) = before {
@@ -263,6 +269,16 @@ fn difference(before: &str, after: &str) -> String {
 fn kubelet(config: &Config) -> Vec<Value> {
     let new = config.documents_of("KubeletConfig").map(|document| plain(&document.value));
     let old = config.machine().and_then(|machine| machine.at("machine.kubelet")).map(plain);
+    new.chain(old).collect()
+}
+
+/// What of a configuration the API server is started with. It goes on with the old until the kubelet has looked.
+fn api_server(config: &Config) -> Vec<Value> {
+    const PARTS: [&str; 5] =
+        ["apiServer", "network", "controlPlane", "aescbcEncryptionSecret", "secretboxEncryptionSecret"];
+    let machine = config.machine();
+    let old = PARTS.iter().filter_map(|part| machine?.at(&format!("cluster.{part}"))).map(plain);
+    let new = config.documents_of("KubeAPIServerConfig").map(|document| plain(&document.value));
     new.chain(old).collect()
 }
 

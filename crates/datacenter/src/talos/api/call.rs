@@ -89,9 +89,14 @@ impl Api {
                 None => Ok(Caller { vmid, roles: vec!["os:reader".to_owned()], is_maintenance: true, label: None }),
             };
         };
+        // A client judges the node's certificate before it shows its own.
+        let untimely = world.untimely(vmid).filter(|_| self.is_plain && decoded.is_some());
+        if let Some(untimely) = untimely {
+            return Err(handshake_failed(&untimely));
+        }
         let mut authorities = config.os.certificates();
         authorities.extend(config.accepted.iter().cloned());
-        let now = self.datacenter.calendar();
+        let now = world.by_clock_of(vmid, self.datacenter.calendar());
         let named = credentials::judge(decoded.as_ref(), &authorities, now)
             .map_err(|distrust: Distrust| handshake_failed(&format!("remote error: {}", distrust.alert())))?;
         Ok(Caller { vmid, roles: named.organizations, is_maintenance: false, label: None })

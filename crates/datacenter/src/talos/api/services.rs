@@ -1,8 +1,5 @@
 //! The services of a node, as lists tell them.
 
-use std::time::Duration;
-
-use castle_talos_api::Timestamp;
 use castle_talos_api::machine::{
     ServiceEvent, ServiceEvents, ServiceHealth, ServiceInfo, ServiceList, ServiceListResponse,
 };
@@ -13,19 +10,13 @@ use crate::talos::services::Happened;
 use crate::world::World;
 
 impl World {
-    /// A moment of the world as the calendar tells it.
-    pub(super) fn timestamp(&self, at: Duration) -> Timestamp {
-        let since = self.calendar + at;
-        Timestamp { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() as i32 }
-    }
-
     pub(super) fn service_list(&self, vmid: u32) -> ServiceListResponse {
         let services = self.talos.boot(vmid).map(|boot| &boot.services);
         let services = services.into_iter().flatten().map(|(id, service)| {
             let event = |event: &Happened| ServiceEvent {
                 msg: event.message.clone(),
                 state: event.state.to_owned(),
-                ts: Some(self.timestamp(event.at)),
+                ts: Some(self.node_timestamp(vmid, event.at)),
             };
             ServiceInfo {
                 id: (*id).to_owned(),
@@ -35,7 +26,7 @@ impl World {
                     unknown: service.is_healthy.is_none(),
                     healthy: service.is_healthy == Some(true),
                     last_message: service.complaint.clone(),
-                    last_change: Some(self.timestamp(service.since)),
+                    last_change: Some(self.node_timestamp(vmid, service.since)),
                 }),
             }
         });

@@ -9,12 +9,12 @@ use crate::world::World;
 
 impl World {
     fn time(&self, vmid: u32, server: &str) -> Result<TimeResponse, Status> {
-        if self.talos.is_time_lost {
+        if !self.reaches_time(vmid) {
             return Err(Status::unknown(format!("error querying NTP server {server:?}: i/o timeout")));
         }
         let configured = self.talos.nodes.get(&vmid).and_then(|node| node.config()).map(|config| config.time_servers());
         let first = configured.and_then(|servers| servers.into_iter().next()).unwrap_or_default();
-        let now = Some(self.timestamp(self.now));
+        let now = Some(self.node_timestamp(vmid, self.now));
         let server = if server.is_empty() { first } else { server.to_owned() };
         Ok(TimeResponse { messages: vec![Time { metadata: None, server, localtime: now, remotetime: now }] })
     }

@@ -160,10 +160,19 @@ impl Config {
 
     /// The time servers; the vendor's own if none is named.
     pub(crate) fn time_servers(&self) -> Vec<String> {
+        let named = self.named_time_servers();
+        if named.is_empty() { vec!["time.cloudflare.com".to_owned()] } else { named }
+    }
+
+    /// Whether it has time servers of its own.
+    pub(crate) fn names_time_servers(&self) -> bool {
+        !self.named_time_servers().is_empty()
+    }
+
+    fn named_time_servers(&self) -> Vec<String> {
         let new = self.documents_of("TimeSyncConfig").flat_map(|document| document.value.texts_at("ntp.servers"));
         let old = self.machine().map(|machine| machine.texts_at("machine.time.servers")).unwrap_or_default();
-        let named = owned(&new.chain(old).collect::<Vec<_>>());
-        if named.is_empty() { vec!["time.cloudflare.com".to_owned()] } else { named }
+        owned(&new.chain(old).collect::<Vec<_>>())
     }
 
     /// Whether time is to be in sync at all.

@@ -166,7 +166,14 @@ pub(crate) static KINDS: &[Kind] = &[
         ("time.SyncController", "TimeStatus"),
         &["timestatus", "ts"],
         &[("Synced", "{.synced}")],
-        |_, _, boot| one("node", json!({ "synced": boot.is_synced, "epoch": 1, "syncDisabled": false })),
+        |_, _, boot| one("node", status::time(boot)),
+    ),
+    kind(
+        (super::CPU_STATS, "perf"),
+        ("perf.StatsController", "CPUStats"),
+        &[],
+        &[("User", "{.cpuTotal.user}"), ("System", "{.cpuTotal.system}")],
+        |world, _, boot| one("latest", status::processors(world, boot)),
     ),
     kind(
         ("Diagnostics.runtime.talos.dev", "runtime"),

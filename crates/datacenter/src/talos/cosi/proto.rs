@@ -106,6 +106,10 @@ fn put(bytes: &mut Vec<u8>, field: &Field, value: &Value, is_item: bool) {
             }
         }
         "bool" => varint(bytes, number, u64::from(value == true)),
+        "double" => {
+            encode_key(number, WireType::SixtyFourBit, bytes);
+            bytes.extend_from_slice(&value.as_f64().unwrap_or(0.0).to_le_bytes());
+        }
         "uint" => varint(bytes, number, value.as_u64().unwrap_or(0)),
         kind => match TABLE.words.get(kind) {
             Some(words) => varint(bytes, number, words.get(text).copied().unwrap_or(0)),
@@ -193,7 +197,7 @@ mod tests {
 
     #[test]
     fn every_type_is_defined() {
-        let plain = ["text", "base64", "mac", "address", "prefix", "map", "bool", "uint"];
+        let plain = ["text", "base64", "mac", "address", "prefix", "map", "bool", "double", "uint"];
         for (name, fields) in &TABLE.messages {
             for field in fields {
                 let is_known = plain.contains(&field.kind)

@@ -61,7 +61,7 @@ pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
-    /// Who asks: `admin`, `stranger`, `nobody`, or a bearer token.
+    /// Who asks: `admin`, `stranger`, `node`, `nobody`, or a bearer token.
     pub(crate) who: String,
     /// What is kept of the answer, by name.
     pub(crate) takes: Vec<(String, String)>,

@@ -23,6 +23,8 @@ pub(crate) struct Server {
     pub(crate) admin: Issued,
     /// `stranger` of the group `strangers`, to whom nothing is granted.
     pub(crate) stranger: Issued,
+    /// The node `kubelet`.
+    pub(crate) node: Issued,
     /// Makes its store forget what was before now.
     pub(crate) compact: Box<dyn Fn() -> BoxFuture<'static, ()>>,
 }
@@ -69,6 +71,7 @@ impl Clients {
         let by_name = BTreeMap::from([
             ("admin", client(Some(&server.admin))),
             ("stranger", client(Some(&server.stranger))),
+            ("node", client(Some(&server.node))),
             ("nobody", client(None)),
         ]);
         Self { by_name, clock }

@@ -103,6 +103,9 @@ const SECRET_SECTIONS: [&str; 16] = [
     "variables",
 ];
 
+/// Keys below which nothing is a secret, whatever it is called: a taint has a `key` that everybody in the cluster reads.
+const PUBLIC: [&str; 3] = ["nodeLabels", "nodeTaints", "registerWithTaints"];
+
 /// What a live configuration would have to change to be the wanted one, in the order of the wanted one.
 #[must_use]
 pub fn differences(wanted: &[Value], live: &[Value]) -> Vec<Difference> {
@@ -174,7 +177,7 @@ impl Place {
                 || lower != "publickey" && SECRET_ENDINGS.iter().any(|ending| lower.ends_with(ending))
         };
         // What is no document of Talos may hold anything.
-        self.kind == UNKNOWN || self.keys.iter().any(is_secret)
+        self.kind == UNKNOWN || self.keys.iter().take_while(|key| !PUBLIC.contains(&key.as_str())).any(is_secret)
     }
 
     fn is_default(&self, value: Option<&Value>) -> bool {

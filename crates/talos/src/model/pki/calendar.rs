@@ -35,6 +35,19 @@ impl Moment {
         Self(self.0.saturating_sub(duration.as_secs()))
     }
 
+    /// How many seconds it lies after another one; below zero, before it.
+    pub(crate) fn seconds_after(self, other: Self) -> i64 {
+        self.0.cast_signed() - other.0.cast_signed()
+    }
+
+    /// As Go writes it: `2026-09-21T14:13:20Z`, or with another zone for it, which is not read.
+    pub(crate) fn from_rfc3339(text: &str) -> Option<Self> {
+        let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+        let numbers: Option<Vec<u64>> =
+            date.split('-').chain(time.split(':')).map(|number| digits(number.as_bytes())).collect();
+        Self::from_fields(numbers?.try_into().ok()?)
+    }
+
     /// Year, month, day, hour, minute, second.
     fn fields(self) -> [u64; 6] {
         calendar(self.0)
@@ -121,6 +134,16 @@ mod tests {
         check(2_524_607_999, "2049-12-31 23:59:59 UTC", "491231235959Z");
         check(2_524_608_000, "2050-01-01 00:00:00 UTC", "20500101000000Z");
         check(LAST, "9999-12-31 23:59:59 UTC", "99991231235959Z");
+    }
+
+    #[test]
+    fn moments_are_read_as_go_writes_them() {
+        let moment = Moment::from_rfc3339("2023-10-12T10:46:09Z").unwrap();
+        assert_eq!(moment.to_string(), "2023-10-12 10:46:09 UTC");
+        assert_eq!(moment.seconds_after(Moment::from_rfc3339("2023-10-12T10:47:09Z").unwrap()), -60);
+        for text in ["", "2023-10-12T10:46:09+02:00", "2023-10-12Z", "2023-10T10:46:09Z", "2023-10-32T10:46:09Z"] {
+            assert_eq!(Moment::from_rfc3339(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Certificate {
         Self::from_der(&content).ok_or(CertificateError::Content)
     }
 
-    fn from_der(der: &[u8]) -> Option<Self> {
+    pub(super) fn from_der(der: &[u8]) -> Option<Self> {
         let mut outside = Reader::new(der);
         let mut certificate = Reader::new(outside.expect(tag::SEQUENCE)?.content);
         let mut fields = Reader::new(certificate.expect(tag::SEQUENCE)?.content);

@@ -24,6 +24,8 @@ const STAGE: Duration = Duration::from_secs(60);
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 /// How many results are remembered.
 const HISTORY: usize = 5;
+/// How a message begins that tells of a folder that is not in the tree.
+const NO_FOLDER: &str = "kustomization path not found";
 
 /// How a look ended.
 enum Ending {
@@ -132,7 +134,7 @@ impl Kube {
         }
         let path = build::folder(object);
         if !tree.is_folder(&path) || self.suffers(Component::Flux, ComponentFault::GitPath) {
-            let why = format!("kustomization path not found: stat /tmp/{path}: no such file or directory");
+            let why = format!("{NO_FOLDER}: stat /tmp/kustomization-1/{path}: no such file or directory");
             return Ending::Failed("ArtifactFailed", why);
         }
         let built = self.variables(object).and_then(|variables| build::objects(&tree, object, &variables));
@@ -273,6 +275,13 @@ impl Kube {
         let mut told = vec![("Ready", "False", reason, why)];
         if reason == "HealthCheckFailed" {
             told.push(("Healthy", "False", reason, why));
+        }
+        // What it was at when it failed is left to be seen: that alone tells the revision if the folder was not found.
+        let timeout = value::text(object, "spec.timeout");
+        let fetching =
+            format!("Fetching manifests for revision {} with a timeout of {timeout}", revision.unwrap_or_default());
+        if why.starts_with(NO_FOLDER) {
+            told.push(("Reconciling", "True", "ProgressingWithRetry", fetching.as_str()));
         }
         let revision = revision.map(str::to_owned);
         self.say_flux(&STATUS, key, &told, |object| {

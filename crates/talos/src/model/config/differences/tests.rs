@@ -118,3 +118,18 @@ fn what_is_no_document_is_never_shown() {
     assert_eq!(found.len(), 1);
     assert!(!format!("{found:?} {}", found[0]).contains("planted"), "{found:?}");
 }
+
+/// Everybody in the cluster reads a taint: its `key` opens nothing.
+#[test]
+fn the_key_of_a_taint_is_shown() {
+    let taint = |key: &str| {
+        format!(
+            "machine:\n    type: worker\n    kubelet:\n        extraConfig:\n            registerWithTaints: [{{key: {key}, effect: NoSchedule}}]\n"
+        )
+    };
+    let path = "machine.kubelet.extraConfig.registerWithTaints.0.key";
+    let differs = found(&taint("b"), &taint("a"));
+    assert_eq!(differs, [format!(r#"{path}: is "a", wanted "b""#)]);
+    let other = "machine:\n    type: worker\n    kubelet:\n        extraConfig: {key: a}\n";
+    assert!(found(other, "machine:\n    type: worker\n")[0].contains("(hidden)"));
+}

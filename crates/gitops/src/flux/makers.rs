@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Case;
-use crate::flux::{HELM, is_elsewhere};
-use crate::kinds::COMPONENTS;
+use super::{Forest, HELM, is_elsewhere};
+use crate::kinds::{COMPONENTS, of_chart};
 use crate::object::Object;
 
 /// Groups whose objects make no Secrets but those that are told here.
@@ -34,9 +33,12 @@ const COPIED: &[&str] = &[
 /// Namespaces in which Kubernetes and Talos make what no repository shows.
 const OF_THE_SYSTEM: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
 
+/// Values by which charts are given objects that are none of their own.
+const EXTRA: &[&str] = &["extraDeploy", "extraManifests", "extraObjects", "extraResources"];
+
 /// All that is made.
-#[derive(Default)]
-pub(super) struct Made {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Made {
     /// By kind, namespace and name.
     places: BTreeSet<(&'static str, String, String)>,
     /// What is in many namespaces, or in all, by kind and name.
@@ -44,23 +46,23 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// All that castle, Kubernetes and the repository make.
-    pub(super) fn of(case: &Case<'_>) -> Self {
+    /// All that Kubernetes and the repository make.
+    pub(crate) fn of(forest: &Forest) -> Self {
         let mut made = Self::default();
-        let world = case.world;
-        let places = &mut made.places;
-        places.extend(world.secrets.iter().map(|(namespace, name)| ("Secret", namespace.clone(), name.clone())));
-        places.extend(world.config_maps.keys().map(|(namespace, name)| ("ConfigMap", namespace.clone(), name.clone())));
-        places.extend(world.stores.iter().map(|name| ("ClusterSecretStore", String::new(), name.clone())));
         // The certificate of the API server's authority, for every Pod.
         made.everywhere.insert(("ConfigMap", "kube-root-ca.crt".to_owned()));
-        for (_, object) in case.forest.objects() {
+        for (_, object) in forest.objects() {
             made.add(object);
         }
         made
     }
 
-    pub(super) fn has(&self, kind: &'static str, namespace: &str, name: &str) -> bool {
+    /// Adds something that castle makes.
+    pub(crate) fn give(&mut self, kind: &'static str, namespace: &str, name: &str) {
+        self.places.insert((kind, namespace.to_owned(), name.to_owned()));
+    }
+
+    pub(crate) fn has(&self, kind: &str, namespace: &str, name: &str) -> bool {
         self.places.contains(&(kind, namespace.to_owned(), name.to_owned()))
             || self.everywhere.contains(&(kind, name.to_owned()))
     }
@@ -134,12 +136,14 @@ fn is_certified(ingress: &Object) -> bool {
     annotations.is_some_and(|all| all.keys().any(|key| key.starts_with("cert-manager.io/")))
 }
 
-/// Something that may make an object of this kind in a namespace, of which nobody here knows.
-pub(super) fn possible_maker(case: &Case<'_>, kind: &str, namespace: &str) -> Option<String> {
+/// Something that may make an object of this kind in a namespace (none for what has none), of which nobody here knows.
+pub(crate) fn possible_maker(forest: &Forest, kind: &str, namespace: &str) -> Option<String> {
     if OF_THE_SYSTEM.contains(&namespace) {
         return Some("Kubernetes".to_owned());
     }
-    let objects = || case.forest.objects().map(|(_, object)| object);
+    let objects = || forest.objects().map(|(_, object)| object);
+    // Charts bring Secrets and ConfigMaps for themselves; namespaces and stores may be for others.
+    let is_for_others = !["ConfigMap", "Secret"].contains(&kind);
     let custom = objects().find(|object| {
         let reference = object.reference();
         let target = object.text("/spec/targetNamespace");
@@ -147,19 +151,31 @@ pub(super) fn possible_maker(case: &Case<'_>, kind: &str, namespace: &str) -> Op
         let place = if is_release && !target.is_empty() { target } else { &reference.namespace };
         let api = object.group();
         let is_custom = api.contains('.') && !api.ends_with(".k8s.io") && !PREDICTABLE.contains(&api);
-        let is_everywhere = is_custom && object.kind().starts_with("Cluster");
-        is_everywhere || (place == namespace && (is_release || is_custom))
+        let is_everywhere = is_custom && (object.kind().starts_with("Cluster") || object.namespace().is_empty());
+        match (is_release, is_for_others) {
+            (true, true) => !is_of_its_own(forest, object),
+            (true, false) => place == namespace,
+            (false, _) => is_everywhere || (is_custom && place == namespace),
+        }
     });
     custom.map(|object| object.reference().to_string()).or_else(|| {
-        let binding = objects().find(|binding| may_create(case, binding, kind, namespace));
+        let binding = objects().find(|binding| may_create(forest, binding, kind, namespace));
         binding.and_then(|binding| binding.list("/subjects").next()).map(|subject| {
             format!("{} {}", subject["kind"].as_str().unwrap_or("Pod"), subject["name"].as_str().unwrap_or_default())
         })
     })
 }
 
+/// Whether a release is of a chart that is known, and is given nothing that the chart does not have.
+fn is_of_its_own(forest: &Forest, release: &Object) -> bool {
+    let values = release.value.pointer("/spec/values").and_then(Value::as_object);
+    let is_given_more = values.is_some_and(|values| values.keys().any(|key| EXTRA.contains(&key.as_str())));
+    let is_known = forest.chart(release).is_some_and(|chart| of_chart(&chart).is_some());
+    is_known && !is_given_more && release.list("/spec/valuesFrom").next().is_none()
+}
+
 /// Whether a binding lets a program of the repository create such objects in a namespace: then it may do so as it likes.
-fn may_create(case: &Case<'_>, binding: &Object, kind: &str, namespace: &str) -> bool {
+fn may_create(forest: &Forest, binding: &Object, kind: &str, namespace: &str) -> bool {
     const RIGHTS: &str = "rbac.authorization.k8s.io";
     let is_here = binding.is(RIGHTS, "RoleBinding") && binding.reference().namespace == namespace;
     if !is_here && !binding.is(RIGHTS, "ClusterRoleBinding") {
@@ -170,17 +186,18 @@ fn may_create(case: &Case<'_>, binding: &Object, kind: &str, namespace: &str) ->
     if binding.list("/subjects").all(|subject| subject["name"].as_str().is_none_or(is_predictable)) {
         return false;
     }
+    let api = if kind.ends_with("Store") { "external-secrets.io" } else { "" };
     let (role, resource) = (binding.text("/roleRef/name"), format!("{}s", kind.to_lowercase()));
     let has = |rule: &Value, key: &str, wanted: &[&str]| {
         let words = rule[key].as_array().into_iter().flatten().filter_map(Value::as_str);
         words.into_iter().any(|word| wanted.contains(&word))
     };
-    case.forest.objects().map(|(_, object)| object).any(|object| {
+    forest.objects().map(|(_, object)| object).any(|object| {
         object.is(RIGHTS, binding.text("/roleRef/kind"))
             && object.name() == role
             && (object.kind() == "ClusterRole" || object.reference().namespace == namespace)
             && object.list("/rules").any(|rule| {
-                has(rule, "apiGroups", &["", "*"])
+                has(rule, "apiGroups", &[api, "*"])
                     && has(rule, "resources", &[&resource, "*"])
                     && has(rule, "verbs", &["create", "*"])
             })

@@ -1,0 +1,112 @@
+//! An etcd that has begun, of which nobody has written that down: of a castle that somebody else has raised, or of one whose first raise was cut
+//! off. Its nodes tell it, and all that protects an etcd holds for it, too.
+
+use castle_rehearsal::{Loss, Moment};
+
+use super::super::life::{At, Kill};
+use super::super::promises::forget;
+use super::of_etcd::{THREE, bootstraps, control_planes, identity, lose, three};
+use super::of_restarts::{restarted, watched};
+use super::*;
+
+/// The castle as somebody's scripts have made it, adopted.
+fn adopted(lived: impl AsyncFn(&Life, &str) + Sync) {
+    let text = THREE
+        .replace("serviceAccountKey: p256}", "serviceAccountKey: p256, bundle: 'file:bundle.yaml'}")
+        .replace("secrets: embedded\n", "");
+    in_worlds(&written(&text), &SEEDS[..2], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        for guest in life.datacenter.look().guests.into_values() {
+            let is_ours = guest.config.get("tags").is_some_and(|tags| tags.contains("castle"));
+            if is_ours {
+                let notes = [("description", Some("the lab, ask Ann")), ("tags", Some("lab"))];
+                let is_node = life.script.nodes.iter().any(|node| node.vmid.0 == guest.vmid);
+                assert!(is_node || life.datacenter.remove_guest(guest.vmid), "its image");
+                assert!(!is_node || life.datacenter.change_guest(guest.vmid, &notes));
+            }
+        }
+        forget(&life);
+        hold(&life.run(&["adopt", "--foreign", "--yes"]).await, Exit::Done, &["is this castle's now, as it stands."]);
+        bootstraps(&life);
+        lived(&life, &text).await;
+    });
+}
+
+#[test]
+fn what_was_adopted_restarts_in_turns() {
+    adopted(async |life, text| {
+        life.disk().tamper(&life.script.file, text.replace("memory: 4GiB", "memory: 6GiB").into_bytes());
+        let before = identity(life);
+        let (up, seen) = watched(life, &["up"]).await;
+        hold(&up, Exit::Done, &[]);
+        assert_eq!(seen.served, Some(2), "{}", up.printed.text);
+        assert_eq!((restarted(life).len(), bootstraps(life), identity(life)), (3, 0, before));
+    });
+}
+
+#[test]
+fn what_was_adopted_is_known_to_have_begun() {
+    adopted(async |life, text| {
+        let guests = life.datacenter.look().guests;
+        for vmid in control_planes(life) {
+            assert!(guests[&vmid].config["description"].contains("began on blue-cp-1"), "{:?}", guests[&vmid].config);
+        }
+        let other = text.replace("kubernetes: {version: v1.36.3}", "kubernetes: {version: v1.36.2}");
+        life.disk().tamper(&life.script.file, other.into_bytes());
+        hold(&life.run(&["up"]).await, Exit::Refused, &["runs Kubernetes v1.36.3, and castle.yaml says v1.36.2"]);
+        life.disk().tamper(&life.script.file, text.as_bytes().to_vec());
+        lose(life, "blue-cp-1");
+        lose(life, "blue-cp-2");
+        life.clock().sleep(Duration::from_secs(120)).await;
+        hold(&life.run(&["up"]).await, Exit::Refused, &["has lost its quorum"]);
+        assert_eq!(bootstraps(life), 0);
+    });
+}
+
+/// Killed right after etcd was told to begin: the others join by themselves, and nobody has written it down.
+fn begun(lived: impl AsyncFn(&Life) + Sync) {
+    in_worlds(&three(), &SEEDS, async |life| {
+        let at = At::Change(Box::new(|change| change.starts_with("Bootstrap")));
+        life.run_killed(&["up"], Kill { at, moment: Moment::After, loss: Loss::None }).await;
+        assert_eq!(bootstraps(&life), 1);
+        life.clock().sleep(Duration::from_secs(120)).await;
+        lived(&life).await;
+        assert_eq!(bootstraps(&life), 0);
+        assert_eq!(life.datacenter.cluster("blue").unwrap().etcds.len(), 1);
+    });
+}
+
+#[test]
+fn one_is_lost_before_it_was_written_down_that_etcd_began() {
+    begun(async |life| {
+        let before = identity(life);
+        lose(life, "blue-cp-2");
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Done, &["platform/member/blue-cp-2", "forget"]);
+        life.tally.changes();
+        let up = life.run(&["up"]).await;
+        hold(&up, Exit::Done, &["platform/member/blue-cp-2"]);
+        assert_eq!(identity(life), before, "{}", up.printed.text);
+    });
+}
+
+#[test]
+fn two_are_lost_before_it_was_written_down_that_etcd_began() {
+    begun(async |life| {
+        lose(life, "blue-cp-2");
+        lose(life, "blue-cp-3");
+        life.clock().sleep(Duration::from_secs(120)).await;
+        let before = life.datacenter.look().guests.into_keys().collect::<Vec<_>>();
+        let words = [
+            "has lost its quorum, for ",
+            "blue-cp-2 (its machine is not to be seen)",
+            "next: before anything else is tried, keep a copy",
+            "castle down --forget-secrets CASTLE, then castle up",
+        ];
+        for verb in ["plan", "up"] {
+            hold(&life.run(&[verb]).await, Exit::Refused, &words);
+        }
+        assert_eq!(life.tally.changes(), Vec::<String>::new());
+        assert_eq!(life.datacenter.look().guests.into_keys().collect::<Vec<_>>(), before);
+    });
+}

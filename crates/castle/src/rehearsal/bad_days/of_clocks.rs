@@ -1,0 +1,99 @@
+//! Clocks: one that differs is named before its node gets its configuration and whenever a certificate is not of its time, with the difference and whose clock it
+//! is; and `up` goes on once it is right.
+
+use super::of_etcd::vmid;
+use super::*;
+
+const TWO_HOURS: i64 = 2 * 60 * 60;
+
+/// When something was printed first, in seconds since the verb began.
+fn told_at(told: &Told, words: &str) -> f64 {
+    let line = told.printed.text.lines().find(|line| line.contains(words));
+    let line = line.unwrap_or_else(|| panic!("{words}: {}", told.printed.text));
+    line.trim_start().split_once(" s  ").unwrap().0.parse().unwrap()
+}
+
+/// When a node first could be asked, in seconds since the verb began: the gate before its configuration begins when its machine is on.
+fn on_at(told: &Told, node: &str) -> f64 {
+    told_at(told, &format!("platform/power/{node}"))
+}
+
+#[test]
+fn a_clock_that_is_ahead_is_told_before_the_configuration_and_waited_for() {
+    day(async |life| {
+        let node = vmid(life, "blue-cp-1");
+        life.datacenter.shift_clock(node, TWO_HOURS);
+        let begun = life.clock().monotonic();
+        let is_late = |life: &Life| life.clock().monotonic().saturating_sub(begun) > Duration::from_secs(240);
+        let up = meanwhile(life, &["up"], is_late, async |life| life.datacenter.settle_clock(node)).await;
+        let words = [
+            "waits for blue-cp-1: its clock is ahead of this machine's by at least 1 h 59 min and at most 2 h 1 min",
+            "it has not reached a time server yet, so it is most likely the node's clock that is wrong",
+        ];
+        hold(&up, Exit::Done, &words);
+        let waited = told_at(&up, "its clock is ahead") - on_at(&up, "blue-cp-1");
+        assert!(waited <= 30.0, "{waited} s: {}", up.printed.text);
+        let is_news = |line: &&str| line.contains("its clock is ahead") && !line.contains(" by now");
+        assert_eq!(up.printed.text.lines().filter(is_news).count(), 1, "{}", up.printed.text);
+    });
+}
+
+#[test]
+fn a_clock_that_stays_behind_ends_the_run_and_nothing_was_sent() {
+    day(async |life| {
+        let node = vmid(life, "blue-worker-1");
+        life.datacenter.shift_clock(node, -TWO_HOURS);
+        let begun = life.clock().monotonic();
+        let up = life.run(&["up"]).await;
+        let took = life.clock().monotonic().saturating_sub(begun);
+        let words = [
+            "blue-worker-1: its clock is behind this machine's by at least 1 h 59 min and at most 2 h",
+            "most likely the node's clock that is wrong",
+            "give blue-worker-1 a time server that it can reach (network.timeServers",
+        ];
+        hold(&up, Exit::Failed, &words);
+        assert!(took < Duration::from_secs(17 * 60), "{took:?}");
+        let changes = life.tally.changes();
+        let applied = changes.iter().filter(|change| change.contains("ApplyConfiguration")).count();
+        assert_eq!(applied, 1, "only the control plane has its configuration: {changes:?}");
+        life.datacenter.settle_clock(node);
+    });
+}
+
+/// Time servers that the file names are told to a node by its configuration alone: it gets that all the same.
+#[test]
+fn a_clock_that_the_configuration_puts_right_keeps_nobody() {
+    let file = SMALL.replace("vip: 127.42.0.10}", "vip: 127.42.0.10, timeServers: [127.42.0.1]}");
+    day_of(&written(&file), async |life| {
+        life.datacenter.shift_clock(vmid(life, "blue-cp-1"), TWO_HOURS);
+        let up = life.run(&["up"]).await;
+        hold(&up, Exit::Done, &["waits for blue-cp-1: its clock is ahead of this machine's by at least 1 h 59 min"]);
+    });
+}
+
+#[test]
+fn a_certificate_of_another_time_names_the_difference() {
+    day(async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let node = vmid(life, "blue-cp-1");
+        life.datacenter.shift_clock(node, TWO_HOURS);
+        assert!(life.datacenter.restart_apid(node));
+        life.clock().sleep(Duration::from_secs(60)).await;
+        let begun = life.clock().monotonic();
+        let up = life.run(&["up"]).await;
+        let took = life.clock().monotonic().saturating_sub(begun);
+        let words = [
+            "its certificate is valid from 2026-",
+            "its clock is ahead of this machine's by at least 1 h 5",
+            " min, or this machine's is behind by as much",
+            "compare the clocks: date -u here",
+        ];
+        hold(&up, Exit::Failed, &words);
+        assert!(took < Duration::from_secs(17 * 60), "{took:?}");
+        // The time goes on, and it is told anew once a minute at most.
+        let is_news = |line: &&str| line.contains("platform/answers/blue-cp-1  waits") && !line.contains(" by now");
+        let told = up.printed.text.lines().filter(is_news).count();
+        assert!(told <= 12, "told {told} times: {}", up.printed.text);
+        life.datacenter.settle_clock(node);
+    });
+}

@@ -1,0 +1,83 @@
+//! Bugs that are planted, to see whether the tests find them.
+//!
+//! A *mutant* is a patch beside the tests: a bug that somebody could make, in words and as a difference, and the tests that must fail
+//! with it in. It is applied to a copy of the tree, never to the tree itself; only the test target that it names is built, and only the
+//! tests that it names are run.
+
+mod copy;
+mod planted;
+mod trial;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use sha2::{Digest, Sha256};
+
+use copy::Copy;
+use planted::Mutant;
+use trial::Verdict;
+
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Args {
+    /// Only these mutants
+    names: Vec<String>,
+    /// List the mutants and what each of them breaks
+    #[arg(long)]
+    list: bool,
+    /// Begin nothing more after so many minutes; what was not run is told
+    #[arg(long, value_name = "MINUTES")]
+    minutes: Option<u64>,
+    /// Draw the order from this text
+    #[arg(long, value_name = "TEXT")]
+    draw: Option<String>,
+}
+
+impl Args {
+    /// A share of all, drawn by a text.
+    pub(crate) fn share(minutes: u64, draw: String) -> Self {
+        Self { minutes: Some(minutes), draw: Some(draw), ..Self::default() }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    run_within(args).map(drop)
+}
+
+/// Runs the mutants; returns those that were not run for want of time.
+pub(crate) fn run_within(args: &Args) -> Result<Vec<String>> {
+    let mut mutants = planted::all()?;
+    if let Some(unknown) = args.names.iter().find(|name| !mutants.iter().any(|mutant| mutant.name == **name)) {
+        bail!("there is no mutant {unknown}; cargo xtask mutants --list tells which there are");
+    }
+    mutants.retain(|mutant| args.names.is_empty() || args.names.contains(&mutant.name));
+    if args.list {
+        mutants.iter().for_each(|mutant| println!("{:<34} {}", mutant.name, mutant.bug));
+        return Ok(Vec::new());
+    }
+    let draw = args.draw.as_deref().unwrap_or_default();
+    mutants.sort_by_key(|mutant| order(mutant, draw));
+    let end = args.minutes.map(|minutes| Instant::now() + Duration::from_secs(minutes * 60));
+    let copy = Copy::of_the_tree()?;
+    let (mut caught, mut failed, mut late) = (0, Vec::new(), Vec::new());
+    for mutant in &mutants {
+        let start = Instant::now();
+        let verdict = if end.is_some_and(|end| start >= end) { Verdict::Late } else { trial::run(mutant, &copy, end)? };
+        println!("{:<34} {verdict} ({:.0} s)", mutant.name, start.elapsed().as_secs_f64());
+        match verdict {
+            Verdict::Caught => caught += 1,
+            Verdict::Late => late.push(mutant.name.clone()),
+            Verdict::Not(why) => failed.push(format!("{}: {}\n  {why}", mutant.name, mutant.bug)),
+        }
+    }
+    println!("{caught} caught, {} not caught, {} not run for want of time", failed.len(), late.len());
+    if !failed.is_empty() {
+        bail!("mutants that no test has caught:\n{}", failed.join("\n"));
+    }
+    Ok(late)
+}
+
+/// The order is drawn. Those of one test target stay together: the next one costs little where the last one was built.
+fn order(mutant: &Mutant, draw: &str) -> [Vec<u8>; 2] {
+    let drawn = |what: &str| Sha256::digest(format!("{draw}\n{what}")).to_vec();
+    [drawn(&format!("{} {}", mutant.package, mutant.target.join(" "))), drawn(&mutant.name)]
+}

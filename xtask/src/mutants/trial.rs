@@ -1,0 +1,171 @@
+//! One bug, planted, and the tests that have to find it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::copy::Copy;
+use super::planted::Mutant;
+
+/// The longest that building may take.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// The longest that the tests of one bug may take, which may well let them run for ever.
+const LONGEST_TESTS: Duration = Duration::from_secs(3 * 60);
+/// What `timeout` ends with if it had to end the program.
+const TIMED_OUT: i32 = 124;
+
+/// What became of a bug.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Every test that it names was run, and failed.
+    Caught,
+    /// Why nobody can say that.
+    Not(String),
+    /// There was no time for it.
+    Late,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Caught => f.write_str("caught"),
+            Self::Not(why) => write!(f, "NOT CAUGHT: {}", why.lines().next().unwrap_or_default()),
+            Self::Late => f.write_str("NOT RUN"),
+        }
+    }
+}
+
+/// Plants a bug in the copy, runs its tests, and takes it out again.
+pub(crate) fn run(mutant: &Mutant, copy: &Copy, end: Option<Instant>) -> Result<Verdict> {
+    let whole = match copy.plant(mutant)? {
+        Ok(whole) => whole,
+        Err(said) => return Ok(Verdict::Not(format!("the patch does not apply\n{said}"))),
+    };
+    let verdict = planted(mutant, copy, end);
+    whole.restore()?;
+    verdict
+}
+
+fn planted(mutant: &Mutant, copy: &Copy, end: Option<Instant>) -> Result<Verdict> {
+    let left =
+        |longest: Duration| end.map_or(longest, |end| end.saturating_duration_since(Instant::now()).min(longest));
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = bounded(left(LONGEST));
+    build.arg(cargo).args(["test", "--locked"]).args(chosen(mutant)).args(&mutant.target);
+    build.args(["--no-run", "--message-format=json"]).env("CARGO_TARGET_DIR", copy.target());
+    let built = output(build.current_dir(copy.folder()))?;
+    if built.status.code() == Some(TIMED_OUT) {
+        return Ok(Verdict::Late);
+    }
+    if !built.status.success() {
+        return Ok(Verdict::Not(format!("it cannot be built\n{}", complaints(&built))));
+    }
+    let (program, folder) = program(mutant, &built.stdout)?;
+    let time = left(LONGEST_TESTS);
+    let mut tests = bounded(time);
+    tests.arg(program).arg("--exact").args(&mutant.must_fail).current_dir(&folder);
+    // A test that lacks something fails in CI, and would be taken for one that has found the bug.
+    tests.env("CARGO_MANIFEST_DIR", &folder).env("RUST_BACKTRACE", "0").env_remove("CI");
+    let said = output(&mut tests)?;
+    if said.status.code() == Some(TIMED_OUT) {
+        let is_late = time < LONGEST_TESTS;
+        let why = || Verdict::Not(format!("its tests did not end within {} s", LONGEST_TESTS.as_secs()));
+        return Ok(if is_late { Verdict::Late } else { why() });
+    }
+    Ok(judge(&mutant.must_fail, &String::from_utf8_lossy(&said.stdout)))
+}
+
+/// Which packages are asked for the target. Features are those of all that are asked: only if all are, whatever is built of others is what
+/// the other tests were built with, and is there already. Of a library that would build the tests of every other one, too.
+fn chosen(mutant: &Mutant) -> Vec<&str> {
+    if mutant.target[0] == "--lib" { vec!["--package", &mutant.package] } else { vec!["--workspace"] }
+}
+
+/// Whether cargo's name for a package is that of this one: `path+file:///castle/crates/engine#castle-engine@0.1.0`, and without the name
+/// where the folder has it.
+fn is_called(id: &str, package: &str) -> bool {
+    let Some((folder, name)) = id.rsplit_once('#') else { return false };
+    name.split_once('@').map_or_else(|| folder.ends_with(&format!("/{package}")), |(name, _)| name == package)
+}
+
+/// What the test program said of each test that has to fail.
+fn judge(must_fail: &[String], said: &str) -> Verdict {
+    let told = |test: &String| {
+        let line =
+            said.lines().find_map(|line| line.strip_prefix("test ")?.strip_prefix(test.as_str())?.strip_prefix(" "));
+        match line {
+            Some(line) if line.ends_with("FAILED") => None,
+            Some(line) if line.ends_with("ok") => Some(format!("{test} passes with the bug in")),
+            Some(_) => Some(format!("{test} did not come to an end")),
+            None => Some(format!("there is no test {test}, or it was not run")),
+        }
+    };
+    let why: Vec<String> = must_fail.iter().filter_map(told).collect();
+    if why.is_empty() { Verdict::Caught } else { Verdict::Not(why.join("; ")) }
+}
+
+/// The test program that cargo has built, and the folder of its package.
+fn program(mutant: &Mutant, messages: &[u8]) -> Result<(PathBuf, PathBuf)> {
+    let messages = messages.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let mut programs = messages.filter_map(|message| {
+        let is_its = is_called(message["package_id"].as_str()?, &mutant.package);
+        let is_test = is_its && message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
+        let (program, manifest) = (message["executable"].as_str()?, message["manifest_path"].as_str()?);
+        is_test.then(|| (PathBuf::from(program), PathBuf::from(manifest)))
+    });
+    let (program, manifest) = programs.next().with_context(|| format!("{} has no such test target", mutant.package))?;
+    let folder = manifest.parent().context("a manifest is in a folder")?;
+    Ok((program, folder.to_owned()))
+}
+
+/// What the compiler said, in short.
+fn complaints(built: &Output) -> String {
+    let lines = built.stdout.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let errors = lines.filter(|line| line["message"]["level"] == "error");
+    let mut said: Vec<String> =
+        errors.filter_map(|line| line["message"]["rendered"].as_str().map(str::to_owned)).take(3).collect();
+    if said.is_empty() {
+        said.push(String::from_utf8_lossy(&built.stderr).into_owned());
+    }
+    said.join("\n")
+}
+
+/// A program that is ended when its time is, with its children.
+fn bounded(time: Duration) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", &time.as_secs().max(1).to_string()]);
+    command
+}
+
+fn output(command: &mut Command) -> Result<Output> {
+    command.output().context("cannot start timeout, a program of coreutils")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_known_by_what_cargo_calls_them() {
+        let engine = "path+file:///castle/crates/engine#castle-engine@0.1.0";
+        let castle = "path+file:///castle/crates/castle#0.1.0";
+        assert!(is_called(engine, "castle-engine") && is_called(castle, "castle"));
+        assert!(!is_called(engine, "engine") && !is_called(engine, "castle") && !is_called(castle, "castle-engine"));
+    }
+
+    #[test]
+    fn only_a_test_that_was_run_and_failed_has_caught_it() {
+        let said = "running 2 tests\ntest a::one ... FAILED\ntest a::one_more ... ok\ntest a::cut ... \n";
+        let of = |tests: &[&str]| judge(&tests.iter().map(|&test| test.to_owned()).collect::<Vec<_>>(), said);
+        assert_eq!(of(&["a::one"]), Verdict::Caught);
+        let Verdict::Not(why) = of(&["a::one", "a::one_more", "a::on", "a::cut"]) else { panic!() };
+        assert!(!why.contains("one passes"), "{why}");
+        for told in ["one_more passes with the bug in", "no test a::on,", "a::cut did not come to an end"] {
+            assert!(why.contains(told), "{told}: {why}");
+        }
+    }
+}
