@@ -30,22 +30,22 @@ pub(crate) fn run() -> Result<()> {
     println!("  1,000 nodes      {:7.2} ms   {ratio:.1} times 100 nodes; wanted: at most 10", ms(thousand));
     life::run(&castle)?;
     engine()?;
-    shell::run(&mut shell::program(&shell::example("castle-secrets", "open")?))?;
-    shell::run(&mut shell::program(&shell::example("castle-layers", "configurations")?))?;
+    shell::run(&mut shell::program(&shell::measured_example("castle-secrets", "open")?))?;
+    shell::run(&mut shell::program(&shell::measured_example("castle-layers", "configurations")?))?;
     let mirror = shell::root().join("../shared/mirror");
     if mirror.is_dir() {
-        shell::run(shell::program(&shell::example("castle-kubernetes", "speed")?).arg(&mirror))?;
-        shell::run(shell::program(&shell::example("castle-datacenter", "kubernetes")?).arg(mirror))?;
+        shell::run(shell::program(&shell::measured_example("castle-kubernetes", "speed")?).arg(&mirror))?;
+        shell::run(shell::program(&shell::measured_example("castle-datacenter", "kubernetes")?).arg(mirror))?;
     } else {
         println!("skipped: the embedded API server, for there are no manifests to apply");
     }
-    shell::run(&mut shell::program(&shell::example("castle-layers", "handover")?))?;
-    shell::run(&mut shell::program(&shell::example("castle-layers", "fleet")?))
+    shell::run(&mut shell::program(&shell::measured_example("castle-layers", "handover")?))?;
+    shell::run(&mut shell::program(&shell::measured_example("castle-layers", "fleet")?))
 }
 
 /// The engine's own cost: in memory, where syncing costs nothing, and on the disk of the sources.
 fn engine() -> Result<()> {
-    let program = shell::example("castle-engine", "overhead")?;
+    let program = shell::measured_example("castle-engine", "overhead")?;
     let shared_memory = Path::new("/dev/shm");
     let memory = if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory)? } else { tempfile::tempdir()? };
     println!("the engine, release build");

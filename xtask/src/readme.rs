@@ -187,7 +187,10 @@ fn copy_sources(to: &Path) -> Result<()> {
         let (from, to) = (shell::root().join(name), to.join(name));
         if from.is_file() {
             std::fs::create_dir_all(to.parent().context("a file without a folder")?)?;
-            std::fs::copy(from, to)?;
+            std::fs::copy(&from, &to)?;
+            // cargo knows by it what is built already.
+            let since = std::fs::metadata(from)?.modified()?;
+            std::fs::File::options().write(true).open(to)?.set_modified(since)?;
         }
     }
     Ok(())

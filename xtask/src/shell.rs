@@ -67,9 +67,16 @@ pub(crate) fn castle() -> Result<PathBuf> {
 }
 
 /// Builds an example of a package in release mode and returns the binary.
-pub(crate) fn example(package: &str, name: &str) -> Result<PathBuf> {
+pub(crate) fn measured_example(package: &str, name: &str) -> Result<PathBuf> {
     run(cargo().args(["build", "--quiet", "--locked", "--release", "--package", package, "--example", name]))?;
     Ok(target().join("release/examples").join(name))
+}
+
+/// An example of any package, built as tests are. `cargo test` builds all of them with the features of the whole workspace; asked for in
+/// any other way, half of the workspace would be built once more.
+pub(crate) fn example(name: &str) -> Result<PathBuf> {
+    run(cargo().args(["build", "--quiet", "--locked", "--workspace", "--examples"]))?;
+    Ok(target().join("debug/examples").join(name))
 }
 
 /// Where cargo puts what it builds.

@@ -116,7 +116,7 @@ impl<'r> Removal<'r> {
                 leftovers = self.kept_in_vault(castle, &chamber).await?;
             }
             if leftovers.is_empty() && driven.report.is_done() && identity.is_born && self.ending != Ending::Guests {
-                self.end(&site, identity.is_stored, &held.lease).await?;
+                self.end(&site, identity.is_stored, &held.lease, printer).await?;
             } else if !site.missing.is_empty() && site.unknown.is_none() && self.ending != Ending::Guests {
                 held.lease.check().await?;
                 self.shrink(&site, &leftovers, held.lease.epoch()).await?;
@@ -345,7 +345,7 @@ impl<'r> Removal<'r> {
     }
 
     /// The castle is gone, for good or for a while.
-    async fn end(&self, site: &Site, is_stored: bool, lease: &Lease) -> Result<(), Trouble> {
+    async fn end(&self, site: &Site, is_stored: bool, lease: &Lease, printer: &mut Printer) -> Result<(), Trouble> {
         let castle = &site.castle;
         let failed = |error: String| Trouble::Failed(error);
         let store = self.stand.kept.store.as_ref();
@@ -358,6 +358,10 @@ impl<'r> Removal<'r> {
         }
         if !is_stored {
             lineage::adopt(store, castle).await.map_err(|error| failed(error.to_string()))?;
+        }
+        if site.unknown.is_some() {
+            // Somebody ends this life although its state cannot be read, and the next one begins with one that can.
+            self.stand.mend_state(castle, printer).await?;
         }
         let (kept, layer) = (&self.stand.kept, platform::layer());
         // One that was cut off while it ended has no machine written down any more, and its etcd has begun.

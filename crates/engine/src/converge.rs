@@ -342,6 +342,9 @@ impl Shared<'_> {
             }
             let left = gate.deadline().saturating_sub(self.now().saturating_sub(start));
             if !may_wait {
+                if let Some(output) = gate.detour(&self.outputs).await {
+                    self.outputs.give(node.slot, output);
+                }
                 let Closed { subject, evidence, .. } = closed;
                 return Outcome::Waiting { subject, evidence };
             }

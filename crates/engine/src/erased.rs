@@ -36,6 +36,7 @@ pub(crate) trait AnyStep: Send + Sync {
 
 pub(crate) trait AnyGate: Send + Sync {
     fn check<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Result<Result<Value, Closed>, Fault>>;
+    fn detour<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Option<Value>>;
     /// Completes when asking again is worth while; nothing if the gate cannot watch.
     fn changed<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Option<()>>;
     fn period(&self) -> Duration;
@@ -110,6 +111,13 @@ impl<N: Needs, G: Gate<Needs = N::Values>> AnyGate for With<N, G> {
                 Verdict::Open(output) => Ok(outputs.value(output)),
                 Verdict::Closed(closed) => Err(closed),
             })
+        })
+    }
+
+    fn detour<'a>(&'a self, outputs: &'a Outputs) -> BoxFuture<'a, Option<Value>> {
+        Box::pin(async move {
+            let needs = self.needs(outputs).ok()?;
+            self.inner.detour(&needs).await.map(|output| outputs.value(output))
         })
     }
 

@@ -98,6 +98,8 @@ impl Wanted {
 pub struct Report {
     /// How each step ended, each after what it needs.
     pub outcomes: Vec<(StepId, Outcome)>,
+    /// The steps of a plan that nobody could look at, each with what it lacks: what is planned of them is foreseen, not seen.
+    pub foreseen: BTreeMap<StepId, StepId>,
     /// Whether it was asked to stop.
     pub interrupted: bool,
     /// What took how long.
@@ -217,6 +219,8 @@ struct Scheduler<'s> {
     promised: Vec<bool>,
     /// What each waits for that is promised and will not be there in this run: the first such.
     lacks: Vec<Option<u32>>,
+    /// What was foreseen instead of looked at, and what it lacks.
+    foreseen: BTreeMap<StepId, StepId>,
     times: Vec<StepTime>,
 }
 
@@ -242,6 +246,7 @@ impl<'s> Scheduler<'s> {
             outcomes: (0..count).map(|_| Ended::NotYet).collect(),
             promised: vec![false; count],
             lacks: vec![None; count],
+            foreseen: BTreeMap::new(),
             times: vec![StepTime::default(); count],
         };
         for &slot in graph.order.iter().take_while(|&&slot| graph.needs.of(slot).is_empty()) {
@@ -339,9 +344,10 @@ impl<'s> Scheduler<'s> {
             shared.failed.get_or_init(|| shared.now());
         }
         shared.tell(|| What::StepEnded { step: node.id.clone(), outcome: outcome.clone() });
-        // A plan goes on from what a step is expected to give.
+        // A plan goes on from what a step is expected to give, and by the detour of a closed gate.
         let is_planned = matches!(outcome, Outcome::Planned { .. });
-        let is_expected = is_planned && shared.outputs.is_given(node.slot);
+        let is_expected =
+            matches!(outcome, Outcome::Planned { .. } | Outcome::Waiting { .. }) && shared.outputs.is_given(node.slot);
         let (is_done, remains) = (outcome.is_done() || is_expected, outcome == Outcome::Remaining);
         let is_promised = fault.is_none() && (is_planned || self.promised[rank as usize]);
         self.outcomes[rank as usize] = outcome.into();
@@ -389,9 +395,14 @@ impl<'s> Scheduler<'s> {
             Work::Step(step) if self.shared.journal.is_none() => step.foresee(),
             Work::Step(_) | Work::Gate(_) => None,
         };
-        let because = || graph.nodes[lacking as usize].id.clone();
-        let outcome =
-            foreseen.map_or_else(|| Outcome::Skipped { because: because() }, |change| Outcome::Planned { change });
+        let because = graph.nodes[lacking as usize].id.clone();
+        let outcome = match foreseen {
+            None => Outcome::Skipped { because },
+            Some(change) => {
+                self.foreseen.insert(graph.nodes[rank as usize].id.clone(), because);
+                Outcome::Planned { change }
+            }
+        };
         self.conclude(rank, outcome);
         lacking
     }
@@ -419,7 +430,7 @@ impl<'s> Scheduler<'s> {
     }
 
     fn report(self, interrupted: bool) -> Report {
-        let Self { graph, outcomes: mut ended, times, .. } = self;
+        let Self { graph, outcomes: mut ended, times, foreseen, .. } = self;
         let mut timeline = Timeline::new(graph, &times);
         let mut outcomes = Vec::with_capacity(ended.len());
         // One walk for both: the names of many steps are far apart in memory.
@@ -428,7 +439,7 @@ impl<'s> Scheduler<'s> {
             timeline.add(step, &times[rank]);
             outcomes.push((step.clone(), std::mem::replace(&mut ended[rank], Ended::NotYet).into()));
         }
-        Report { outcomes, interrupted, timeline }
+        Report { outcomes, foreseen, interrupted, timeline }
     }
 }
 
@@ -471,7 +482,7 @@ mod tests {
         let spans = vec![span("late", [1, 0, 900]), span("never", [0, 0, 5]), span("early", [5, 1, 1])];
         let timeline = Timeline { spans, critical_path: Vec::new() };
         let outcomes = vec![failed("late"), (step("never"), Outcome::Done { effects: 0 }), failed("early")];
-        let report = Report { outcomes, interrupted: false, timeline };
+        let report = Report { outcomes, foreseen: BTreeMap::new(), interrupted: false, timeline };
         let told: Vec<&str> = report.failures().iter().map(|(step, _)| &*step.name).collect();
         assert_eq!(told, ["early", "late"]);
     }

@@ -96,6 +96,11 @@ pub trait Gate: Send + Sync + 'static {
     /// Asks. Never changes anything.
     fn check<'a>(&'a self, needs: &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Self::Output>, Fault>>;
 
+    /// What is given to whoever only looks, although the gate is closed: what lies behind it is there, and can be looked at by another way.
+    fn detour<'a>(&'a self, _needs: &'a Self::Needs) -> BoxFuture<'a, Option<Self::Output>> {
+        Box::pin(async { None })
+    }
+
     /// Completes when asking again is worth while. A gate that cannot watch is asked again and again,
     /// the less often the longer it stays closed.
     fn changed<'a>(&'a self, _needs: &'a Self::Needs) -> Option<BoxFuture<'a, ()>> {

@@ -241,6 +241,24 @@ fn release(castle: &Castle) -> Release {
     Release { version, schematic, extensions, installer }
 }
 
+/// Adds the gate behind which the API is ready where clients of the castle look for it.
+fn endpoint(
+    graph: &mut GraphBuilder,
+    plan: &Plan,
+    (gate, place): (StepId, Place),
+    needs: (Handle<Keys>, Handle<Quorum>),
+) -> Handle<Kubernetes> {
+    let Plan { castle, nodes, wire, .. } = plan;
+    let at = |address: String| ApiSite { wire: wire.clone(), address };
+    let shared = at(api_address(castle, nodes));
+    let Some(vip) = &castle.network.vip else {
+        return graph.gate(gate, place, needs, Api::new(shared, "the castle's endpoint"));
+    };
+    let control_planes = nodes.iter().filter(|node| node.role == Role::ControlPlane).map(whom);
+    let own = control_planes.map(|whom| (whom.clone(), at(url(whom.address)))).collect();
+    graph.gate(gate, place, needs, SharedApi::new(shared, vip.value, own))
+}
+
 /// Adds the steps that make a cluster of the nodes, each after its machine runs.
 pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Formed {
     let Plan { castle, nodes, machines, wire, referred, remembered, rolling, .. } = plan;
@@ -291,15 +309,7 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         let api = Api::new(at(url(first.address)), &first.name);
         graph.gate(id("api", &first.name), place(15), (keys.clone(), begun.clone()), api);
     }
-    let shared = at(api_address(castle, nodes));
-    let (endpoint, needs) = (id("api", "endpoint"), (keys.clone(), begun.clone()));
-    let api = match &castle.network.vip {
-        Some(vip) => {
-            let own = control_planes.iter().map(|whom| (whom.clone(), at(url(whom.address)))).collect();
-            graph.gate(endpoint, place(20), needs, SharedApi::new(shared, vip.value, own))
-        }
-        None => graph.gate(endpoint, place(20), needs, Api::new(shared, "the castle's endpoint")),
-    };
+    let api = endpoint(graph, plan, (id("api", "endpoint"), place(20)), (keys.clone(), begun.clone()));
     graceful::wake(graph, &api);
     let needs = (api.clone(), begun.clone());
     if waits_for_nodes(castle) {

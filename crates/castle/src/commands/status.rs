@@ -94,7 +94,8 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
         let answer = |open: &State| match open {
             State::Well => "yes".to_owned(),
             State::Ill(why) => format!("no: {why}"),
-            State::Unseen | State::Others => NOT_LOOKED_AT.to_owned(),
+            State::Unseen(why) => why.clone(),
+            State::Others => NOT_LOOKED_AT.to_owned(),
         };
         let rows: Vec<[String; 2]> = gates.iter().map(|(open, _, claim)| [claim.clone(), answer(open)]).collect();
         printer.say(&format!("\n{}", table(&rows)));
@@ -170,33 +171,34 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
     Ok(Exit::Done)
 }
 
-/// How a node is, in words, and whether that is as wanted.
-fn state(report: &Report, name: &str, is_there: bool) -> (String, bool) {
+/// How a node is, in words, and whether that is as wanted: nothing where nobody could look.
+fn state(report: &Report, name: &str, is_there: bool) -> (String, Option<bool>) {
     let outcome = |kind| report.outcome(&StepId::new(&platform::layer(), kind, name));
     let told = |outcome: &Outcome| match outcome {
         Outcome::Planned { change } => {
             let differences: Vec<String> = change.differences.iter().map(ToString::to_string).collect();
-            format!("differs: {}", differences.join(", "))
+            (format!("differs: {}", differences.join(", ")), Some(false))
         }
-        Outcome::Failed { fault } => fault.evidence.clone(),
-        Outcome::Skipped { because } => format!("cannot be told: {because} failed"),
-        _ => "cannot be told".to_owned(),
+        Outcome::Failed { fault } => (fault.evidence.clone(), Some(false)),
+        Outcome::Skipped { because } => (State::unseen_before(because).word(), None),
+        _ => (NOT_LOOKED_AT.to_owned(), None),
     };
+    let ill = |word: &str| (word.to_owned(), Some(false));
     match (outcome("vm"), outcome("power"), outcome("config")) {
-        _ if !is_there => ("absent".to_owned(), false),
+        _ if !is_there => ill("absent"),
         (Some(Outcome::Done { .. }), Some(Outcome::Done { .. }), Some(Outcome::Done { .. })) => {
-            ("running".to_owned(), true)
+            ("running".to_owned(), Some(true))
         }
         (Some(Outcome::Done { .. }), Some(Outcome::Done { .. }), Some(Outcome::Planned { change }))
             if change.impact == Impact::Create =>
         {
-            ("waits for its configuration".to_owned(), false)
+            ill("waits for its configuration")
         }
-        (Some(Outcome::Done { .. }), Some(Outcome::Planned { .. }), _) => ("stopped".to_owned(), false),
+        (Some(Outcome::Done { .. }), Some(Outcome::Planned { .. }), _) => ill("stopped"),
         (Some(Outcome::Done { .. }), Some(Outcome::Done { .. }), Some(other))
         | (Some(Outcome::Done { .. }), Some(other), _)
-        | (Some(other), _, _) => (told(other), false),
-        (None, _, _) => ("cannot be told".to_owned(), false),
+        | (Some(other), _, _) => told(other),
+        (None, _, _) => (NOT_LOOKED_AT.to_owned(), None),
     }
 }
 
@@ -210,23 +212,30 @@ enum State {
     Well,
     /// Not so, and why.
     Ill(String),
-    /// Nobody looked: it may be either.
-    Unseen,
+    /// Nobody looked, and why: it may be either.
+    Unseen(String),
     /// It is not castle's to tell.
     Others,
 }
 
 impl State {
+    fn unseen() -> Self {
+        Self::Unseen(NOT_LOOKED_AT.to_owned())
+    }
+
+    fn unseen_before(step: &StepId) -> Self {
+        Self::Unseen(format!("{NOT_LOOKED_AT}: it cannot be asked before {step}"))
+    }
+
     /// Of something inside of the cluster: that it is castle's is always asked, and alone does not make it well.
     fn inside(self, is_looked_at: bool) -> Self {
-        if is_looked_at || self != Self::Well { self } else { Self::Unseen }
+        if is_looked_at || self != Self::Well { self } else { Self::unseen() }
     }
 
     fn word(&self) -> String {
         match self {
             Self::Well => "as its file says".to_owned(),
-            Self::Ill(why) => why.clone(),
-            Self::Unseen => NOT_LOOKED_AT.to_owned(),
+            Self::Ill(why) | Self::Unseen(why) => why.clone(),
             Self::Others => "not castle's to tell".to_owned(),
         }
     }
@@ -236,15 +245,14 @@ impl State {
         match self {
             Self::Well => Some(true),
             Self::Ill(_) => Some(false),
-            Self::Unseen | Self::Others => None,
+            Self::Unseen(_) | Self::Others => None,
         }
     }
 
     fn evidence(&self) -> Option<&str> {
         match self {
             Self::Well | Self::Others => None,
-            Self::Ill(why) => Some(why),
-            Self::Unseen => Some(NOT_LOOKED_AT),
+            Self::Ill(why) | Self::Unseen(why) => Some(why),
         }
     }
 }
@@ -255,8 +263,8 @@ fn gate(report: &Report, step: &StepId) -> State {
         Some(Outcome::Done { .. }) => State::Well,
         Some(Outcome::Waiting { subject, evidence }) => State::Ill(format!("{subject}: {evidence}")),
         Some(Outcome::Failed { fault }) => State::Ill(fault.to_string()),
-        Some(_) => State::Ill("cannot be asked yet".to_owned()),
-        None => State::Unseen,
+        Some(Outcome::Skipped { because }) => State::unseen_before(because),
+        Some(Outcome::Planned { .. } | Outcome::Remaining) | None => State::unseen(),
     }
 }
 
@@ -271,35 +279,32 @@ fn layers(stand: &Stand, report: &Report, is_looked_at: bool) -> Vec<(String, St
         let mut own = report.outcomes.iter().filter(|(step, _)| step.layer.to_string() == name).peekable();
         if own.peek().is_some() || wanted.contains(&name) {
             let is_outside = ["secrets", "platform"].contains(&name);
-            layers.push((name.to_owned(), standing(own).inside(is_looked_at || is_outside)));
+            layers.push((name.to_owned(), standing(report, own).inside(is_looked_at || is_outside)));
         }
     }
     layers
 }
 
 /// Whether all of these are as wanted. What failed says more than what waits, and what waits more than what was not asked; of nothing, nothing is known.
-fn standing<'r>(outcomes: impl Iterator<Item = &'r (StepId, Outcome)>) -> State {
-    let mut worst: Option<(u8, String)> = None;
-    let mut is_seen = false;
+fn standing<'r>(report: &Report, outcomes: impl Iterator<Item = &'r (StepId, Outcome)>) -> State {
+    let mut worst: Option<(u8, State)> = None;
     for (step, outcome) in outcomes {
-        is_seen = true;
         let seen = match outcome {
-            Outcome::Done { .. } => continue,
-            Outcome::Failed { fault } => (3, fault.to_string()),
-            Outcome::Waiting { subject, evidence } => (2, format!("waits for {subject}: {evidence}")),
-            Outcome::Planned { change } => (1, format!("{step}: {} to do", change.verb)),
-            Outcome::Skipped { because } => (0, format!("cannot be told before {because}")),
-            Outcome::Remaining => (0, format!("{step} was not looked at")),
+            Outcome::Failed { fault } => (4, State::Ill(fault.to_string())),
+            Outcome::Waiting { subject, evidence } => (3, State::Ill(format!("waits for {subject}: {evidence}"))),
+            Outcome::Planned { .. } if report.foreseen.contains_key(step) => {
+                (1, State::unseen_before(&report.foreseen[step]))
+            }
+            Outcome::Planned { change } => (2, State::Ill(format!("{step}: {} to do", change.verb))),
+            Outcome::Skipped { because } => (1, State::unseen_before(because)),
+            Outcome::Remaining => (1, State::Unseen(format!("{NOT_LOOKED_AT}: {step}"))),
+            Outcome::Done { .. } => (0, State::Well),
         };
         if worst.as_ref().is_none_or(|(weight, _)| *weight < seen.0) {
             worst = Some(seen);
         }
     }
-    match worst {
-        Some((_, why)) => State::Ill(why),
-        None if is_seen => State::Well,
-        None => State::Unseen,
-    }
+    worst.map_or_else(State::unseen, |(_, state)| state)
 }
 
 /// A component, as it is.
@@ -331,7 +336,7 @@ fn components(stand: &Stand, report: &Report, is_looked_at: bool) -> Vec<Seen> {
             version: wanted.version.to_string(),
             owner: if is_castles { "castle" } else { "flux" },
             // Nothing is known of one that castle does not install.
-            state: if is_castles { standing(own).inside(is_looked_at) } else { State::Others },
+            state: if is_castles { standing(report, own).inside(is_looked_at) } else { State::Others },
         }
     };
     stand.kept.castle.wanted_components().into_iter().map(seen).collect()

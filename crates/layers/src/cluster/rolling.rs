@@ -11,7 +11,7 @@ use castle_spec::{Node, Role};
 use castle_talos::steps::{Keys, Members, Quorum};
 
 use super::gates::{Api, Serves, Site as ApiSite, Spare};
-use super::{Plan, api_address, configure, id, url, waits_for_nodes, whom};
+use super::{Plan, configure, endpoint, id, url, waits_for_nodes, whom};
 use crate::platform;
 use crate::storage::{Departure, REBUILDING};
 
@@ -88,7 +88,7 @@ pub(super) fn roll(
     api: &Handle<Kubernetes>,
     begun: &Handle<Quorum>,
 ) -> Handle<Kubernetes> {
-    let Plan { castle, nodes, wire, rolling, .. } = plan;
+    let Plan { nodes, wire, rolling, .. } = plan;
     let place = |seconds| Place { lane: None, predicted: Duration::from_secs(seconds) };
     let at = |address: String| ApiSite { wire: wire.clone(), address };
     let control_planes: Vec<_> = nodes.iter().filter(|node| node.role == Role::ControlPlane).map(whom).collect();
@@ -117,8 +117,7 @@ pub(super) fn roll(
         restart(graph, plan, keys, (api, begun), &mut earlier);
     }
     let again = id("api", "again");
-    let gate = Api::new(at(api_address(castle, nodes)), "the castle's endpoint");
-    let api = graph.gate(again.clone(), place(1), (keys.clone(), begun.clone()), gate);
+    let api = endpoint(graph, plan, (again.clone(), place(1)), (keys.clone(), begun.clone()));
     earlier.into_iter().for_each(|earlier| graph.after(again.clone(), earlier));
     api
 }

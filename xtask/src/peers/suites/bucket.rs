@@ -24,7 +24,7 @@ fn python(bench: &Bench, script: &str) -> Result<Command> {
 }
 
 pub(super) fn bucket(bench: &Bench) -> Result<usize> {
-    let race = shell::example("castle-s3", "race")?;
+    let race = shell::example("race")?;
     let server = Server::start(&mut python(bench, "serve.py")?, |line| line.starts_with("ready http://127.0.0.1:"))?;
     let endpoint = server.ready.trim_start_matches("ready ").to_owned();
     for round in 0..ROUNDS {
@@ -68,7 +68,7 @@ fn commands(bench: &Bench, endpoint: &str) -> Result<()> {
 }
 
 pub(super) fn signatures(bench: &Bench) -> Result<usize> {
-    let sign = shell::example("castle-s3", "sign")?;
+    let sign = shell::example("sign")?;
     let request = |method: &str, key: &str, query: Value, headers: Value, body: &str, token: Option<&str>| {
         let digest: String = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
         let mut request = json!({

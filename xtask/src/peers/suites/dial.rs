@@ -9,7 +9,7 @@ use crate::peers::server::Server;
 use crate::shell;
 
 pub(super) fn dial(bench: &Bench) -> Result<usize> {
-    let fetch = shell::example("castle-seams", "fetch")?;
+    let fetch = shell::example("fetch")?;
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("page"), "what the server sent\n")?;
     let mut cases = 0;

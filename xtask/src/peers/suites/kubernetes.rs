@@ -26,7 +26,7 @@ pub(super) fn next(bench: &Bench) -> Result<usize> {
 
 /// Castle's own client and steps on both.
 pub(super) fn client(bench: &Bench) -> Result<usize> {
-    let program = shell::example("castle-kubernetes", "real")?;
+    let program = shell::example("real")?;
     let mut held = 0;
     for version in ["1.36", "1.37"] {
         let mut command = Command::new(&program);
@@ -43,7 +43,7 @@ pub(super) fn client(bench: &Bench) -> Result<usize> {
 
 /// The status of objects, by castle and by `kstatus`.
 pub(super) fn statuses(bench: &Bench) -> Result<usize> {
-    let output = Command::new(shell::example("castle-kubernetes", "statuses")?).output()?;
+    let output = Command::new(shell::example("statuses")?).output()?;
     let ours = String::from_utf8(output.stdout)?;
     let pairs: Vec<(&str, &str)> = ours.lines().filter_map(|line| line.split_once('\t')).collect();
     let objects: Vec<&str> = pairs.iter().map(|(_, object)| *object).collect();
@@ -69,13 +69,13 @@ pub(super) fn statuses(bench: &Bench) -> Result<usize> {
 
 /// The real `kubectl` against the embedded server.
 pub(super) fn kubectl(bench: &Bench) -> Result<usize> {
-    let mut command = Command::new(shell::example("castle-datacenter", "conformance")?);
+    let mut command = Command::new(shell::example("conformance")?);
     command.arg("embedded").arg(bench.peer("kubectl")?.join("kubectl"));
     agreed(&mut command, LEAST_COMMANDS)
 }
 
 fn conformance(bench: &Bench, version: &str) -> Result<usize> {
-    let mut command = Command::new(shell::example("castle-datacenter", "conformance")?);
+    let mut command = Command::new(shell::example("conformance")?);
     command.arg(version).arg(bench.peer("etcd")?.join("etcd")).arg(bench.peer(&format!("kubernetes-{version}"))?);
     agreed(command.arg(bench.peer("kubectl")?.join("kubectl")), LEAST_ANSWERS)
 }

@@ -15,7 +15,7 @@ const WRITERS: usize = 8;
 const ROUNDS: usize = 5;
 
 pub(super) fn state(bench: &Bench) -> Result<usize> {
-    let remember = shell::example("castle-engine", "remember")?;
+    let remember = shell::example("remember")?;
     let folder = tempfile::tempdir()?;
     let keys = folder.path().join("keys.txt");
     std::fs::write(&keys, format!("{}\n", identity(bench)?.secret))?;

@@ -16,7 +16,7 @@ const CLIENT: [&str; 2] = ["ca571e00-0000-4000-8000-000000000002", "of-no-use-an
 pub(super) fn vault(bench: &Bench) -> Result<usize> {
     let python = bench.peer("infisicalsdk")?.join("bin/python");
     let batch = bench.peer("vault-batch")?.join("vault-batch");
-    let mut vault = Command::new(shell::example("castle-datacenter", "vault")?);
+    let mut vault = Command::new(shell::example("vault")?);
     let server = Server::start(vault.arg("120").args(CLIENT), |line| line.starts_with("https://"))?;
     let [address, _, authority] = server.ready.split(' ').collect::<Vec<_>>()[..] else {
         bail!("the vault does not say where and who it is");

@@ -31,3 +31,39 @@ fn what_status_did_not_look_at_is_told_as_such() {
         hold(&life.run(&["status"]).await, Exit::Done, &["stands as its file says"]);
     });
 }
+
+/// Goal: a file that is edited is planned by what is in the cluster, also where the way there is what changes. Method: another shared address,
+/// at which nobody answers before it is given to the control planes.
+#[test]
+fn a_plan_for_another_shared_address_creates_nothing() {
+    in_worlds(&written(&full()), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let edited = full().replace("vip: 127.42.0.10,", "vip: 127.42.0.19,");
+        assert_ne!(edited, full());
+        life.disk().tamper(&Path::new(HOME).join("castle.yaml"), edited.into_bytes());
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Done, &[]);
+        let actions = plan.printed.result["actions"].as_array().unwrap();
+        let created: Vec<_> = actions.iter().filter(|action| action["impact"] == "create").collect();
+        assert!(!actions.is_empty() && created.is_empty(), "{}", plan.printed.text);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+    });
+}
+
+/// Goal: whatever lies behind something that could not be asked is told as not looked at, not as ill. Method: the only control plane is off.
+#[test]
+fn what_is_behind_a_silent_control_plane_was_not_looked_at() {
+    in_worlds(&written(&full()), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let first = *life.datacenter.cluster("blue").unwrap().api_servers.keys().next().unwrap();
+        life.datacenter.switch(first, false);
+        let status = life.run(&["status"]).await;
+        hold(&status, Exit::Done, &["is not as its file says", "not looked at: it cannot be asked before"]);
+        let told = &status.printed.result;
+        let flux =
+            told["components"].as_array().unwrap().iter().find(|component| component["component"] == "flux").unwrap();
+        assert_eq!(flux["as_wanted"], serde_json::Value::Null, "{flux:#}");
+        assert!(flux["evidence"].as_str().unwrap().starts_with("not looked at"), "{flux:#}");
+    });
+}

@@ -103,6 +103,18 @@ impl Gate for SharedApi {
         })
     }
 
+    /// The API of a control plane at its own address: that the shared one does not answer (yet) tells nothing of what is in the cluster.
+    fn detour<'a>(&'a self, needs: &'a Self::Needs) -> BoxFuture<'a, Option<Kubernetes>> {
+        Box::pin(async move {
+            let apis: Vec<Api> = self.own.iter().map(|(whom, site)| Api::new(site.clone(), &whom.name)).collect();
+            let asked = join_all(apis.iter().map(|api| api.check(needs))).await;
+            asked.into_iter().find_map(|verdict| match verdict {
+                Ok(Verdict::Open(api)) => Some(api),
+                Ok(Verdict::Closed(_)) | Err(_) => None,
+            })
+        })
+    }
+
     fn changed<'a>(&'a self, (keys, _): &'a Self::Needs) -> Option<BoxFuture<'a, ()>> {
         // Once somebody holds it, no address moves when the API there is ready.
         (!self.is_held.load(Ordering::Relaxed)).then(|| Box::pin(self.moved(keys)) as BoxFuture<'a, ()>)

@@ -16,7 +16,7 @@ const CONTROL_PLANES: usize = 3;
 const SPEED: &str = "50";
 pub(crate) fn node(bench: &Bench) -> Result<usize> {
     let folder = tempfile::tempdir()?;
-    let mut datacenter = shell::program(shell::example("castle-datacenter", "talos")?);
+    let mut datacenter = shell::program(shell::example("talos")?);
     let workers = (NODES.len() - CONTROL_PLANES).to_string();
     datacenter.args([&CONTROL_PLANES.to_string(), &workers, SPEED, "v1.13.9"]);
     let _datacenter = Server::start(&mut datacenter, |line| line.starts_with("the hypervisor is at"))?;
