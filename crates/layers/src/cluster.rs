@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Place, Restarts, StepId};
-use castle_kubernetes::client::Access;
+use castle_kubernetes::client::{Access, Api as Kubernetes};
 use castle_seams::BoxFuture;
 use castle_spec::model::Cni;
 use castle_spec::{Castle, Node, Role, Schematic};
