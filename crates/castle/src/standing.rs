@@ -7,7 +7,7 @@ use castle_layers::Survey;
 use castle_layers::cluster::whom;
 use castle_layers::platform::{self, Doomed, Whose};
 use castle_layers::secrets::Strongroom;
-use castle_proxmox::model::{Guest, Mark};
+use castle_proxmox::model::{Guest, Mark, Owner};
 use castle_proxmox::steps::Ground;
 use castle_spec::Role;
 use castle_talos::steps::{UNSEEN, Whom, alone, keep_a_copy};
@@ -33,6 +33,9 @@ pub(crate) async fn vanished(
     let is_written_down = recorded.as_ref().is_some_and(|recorded| !recorded.machines.is_empty());
     if let (Some(recorded), true) = (&recorded, is_written_down && !ours().any(|row| !is_image(row.vmid))) {
         return Ok(Some(nothing_there(stand, recorded).await?));
+    }
+    if !is_written_down && let Some(fault) = taken(stand, ground, survey).await? {
+        return Ok(Some(fault));
     }
     if let Some(recorded) = &recorded
         && let Some(fault) = without_quorum(stand, room, recorded, survey).await
@@ -83,6 +86,19 @@ pub(crate) async fn vanished(
 /// Whether a guest is marked as one of this castle, as far as the list can tell: one that is just being cloned has the tags of its image.
 pub(crate) fn is_marked(ground: &Ground, row: &Guest) -> bool {
     row.is_machine && row.tags.is_superset(&Mark::tags_of(&ground.castle)) && !row.looks_copied()
+}
+
+/// Why nothing is raised where another castle of the same name has its machines: their tags are the same, and their secrets are not known here.
+pub(crate) async fn taken(stand: &Stand, ground: &Ground, survey: &Survey) -> Result<Option<Fault>, Trouble> {
+    let rows = stand.kept.nodes.iter().filter_map(|node| survey.guests.get(&node.vmid.0));
+    for row in rows.filter(|row| is_marked(ground, row)) {
+        let config = ground.client.config(&row.host, row.vmid).await.map_err(Fault::from)?;
+        let Some(config) = config else { continue };
+        if let Owner::Other(mark) = ground.owner(row.vmid, &config).await.map_err(Fault::from)? {
+            return Ok(Some(ground.taken(row.vmid, &mark)));
+        }
+    }
+    Ok(None)
 }
 
 /// Why nothing is raised where none of the machines is to be seen that the state knows.

@@ -16,7 +16,7 @@ use crate::foreign::Foreign;
 use crate::output::{Exit, Printer};
 use crate::recorded::Recorded;
 use crate::stand::{Identity, LOOKING, Stand, Trouble, while_held};
-use crate::standing::is_marked;
+use crate::standing::{is_marked, taken};
 
 /// Rebuild what castle remembers of a castle whose state is lost
 ///
@@ -122,6 +122,9 @@ async fn refused(stand: &Stand, identity: &Identity, printer: &mut Printer) -> R
     let is_in_the_way = |outcome: &Outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded || !has_key);
     if !report.ended(is_in_the_way).any(|(step, _)| step.layer == secrets::layer()) {
         return Ok(None);
+    }
+    if let Some(fault) = taken(stand, &ground, &survey).await? {
+        return Err(fault.into());
     }
     let problems = problems(&report, printer);
     let name = stand.kept.castle.castle.as_str();

@@ -130,18 +130,7 @@ impl Ground {
                 Err(Fault::guard(subject, evidence).next("castle wipe removes what is left of earlier lives"))
             }
             Owner::Later(mark) => Err(Fault::guard(subject, mark.told_as_later(&self.castle)).next(lineage::OUTDATED)),
-            Owner::Other(mark) => {
-                let evidence = format!(
-                    "belongs to another castle: `{}` of {} (lineage {})",
-                    mark.name, mark.castle.name, mark.castle.lineage
-                );
-                let next = if mark.castle.name == self.castle.name {
-                    "somebody has raised a castle of this name from elsewhere: let both use one state (state.store, docs/state.md), or take it down where it was raised"
-                } else {
-                    "give this castle other vmids in castle.yaml"
-                };
-                Err(Fault::guard(subject, evidence).next(next))
-            }
+            Owner::Other(mark) => Err(self.taken(vmid, &mark)),
             Owner::Copy(mark) => Err(Fault::guard(subject, mark.told_as_copy())
                 .next("move or remove the copy, or give this castle other vmids")),
             Owner::Unreadable(format) => Err(Fault::guard(subject, format.to_string()).next(format.next())),
@@ -155,6 +144,19 @@ impl Ground {
                 Err(Fault::guard(subject, evidence).next(next))
             }
         }
+    }
+
+    /// Why a guest is left alone that has the mark of another castle.
+    #[must_use]
+    pub fn taken(&self, vmid: u32, mark: &Mark) -> Fault {
+        let Mark { name, castle, .. } = mark;
+        let next = if castle.name == self.castle.name {
+            "somebody has raised a castle of this name from elsewhere: let both use one state (state.store, docs/state.md), or take it down where it was raised"
+        } else {
+            "give this castle other vmids in castle.yaml"
+        };
+        let evidence = format!("belongs to another castle: `{name}` of {} (lineage {})", castle.name, castle.lineage);
+        Fault::guard(format!("VM {vmid}"), evidence).next(next)
     }
 
     /// Holds that nobody has written after this writer.

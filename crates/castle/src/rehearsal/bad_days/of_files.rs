@@ -298,7 +298,7 @@ async fn ended(life: &Life, (file, damage): (&Path, Damage), verb: &[&str], wron
         wrong.unless(down.exit == Some(Exit::Done), &case, "down after that", &down);
     }
     let mut up = life.run(&["up"]).await;
-    if up.exit != Some(Exit::Done) && damage == Damage::Supplanted && kept(life).get(file).is_none() {
+    if up.exit != Some(Exit::Done) && damage == Damage::Supplanted && !kept(life).contains_key(file) {
         // Nobody knows whose folder it is: it is moved away by hand, as was said.
         wrong.unless(up.printed.text.contains("move it away"), &case, "up after that", &up);
         life.disk().lose(file);

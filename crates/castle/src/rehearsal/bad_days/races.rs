@@ -304,3 +304,26 @@ fn all_schedules_have_every_pair_ten_times_in_every_setting() {
     assert_eq!(counts.len(), PAIRS * SETTINGS.len());
     assert!(counts.values().all(|count| *count == 10), "{counts:?}");
 }
+
+/// Goal: nobody is sent in a circle by a castle of the same name that a colleague raised. Method: all machines are lost, a colleague raises the
+/// castle from elsewhere, and whoever had it ends the old life.
+#[test]
+fn a_namesake_is_named_after_the_old_life_has_ended() {
+    in_worlds(&without_vault(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        for vmid in made(&life) {
+            life.datacenter.remove_guest(vmid);
+        }
+        hold(&life.run_from(Home::Colleague, &["up"]).await, Exit::Done, &[]);
+        let stands = made(&life);
+        hold(&life.run(&["down", "--yes", "--forget-secrets", "green"]).await, Exit::Done, &[]);
+        for verb in ["plan", "up", "adopt"] {
+            let told = life.run(&[verb]).await;
+            hold(&told, Exit::Refused, &["VM 421: belongs to another castle", "take it down where it was raised"]);
+            assert!(!said(&told).contains("castle down, then castle up"), "{verb}: {}", said(&told));
+        }
+        assert_eq!(made(&life), stands);
+        hold(&life.run_from(Home::Colleague, &["down", "--yes"]).await, Exit::Done, &[]);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+    });
+}
