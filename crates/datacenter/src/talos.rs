@@ -70,6 +70,8 @@ pub(crate) struct Talos {
     pub(crate) applying: BTreeSet<u32>,
     /// Nodes that take connections and say nothing.
     pub(crate) hushed: BTreeSet<u32>,
+    /// The guests whose disk fails where the data of etcd are.
+    pub(crate) unreadable: BTreeSet<u32>,
     /// Nodes whose API server does not start.
     pub(crate) mute: BTreeSet<u32>,
 }

@@ -187,7 +187,7 @@ impl Strongroom {
 
 fn fault(error: &StateError) -> Fault {
     let class = match error {
-        StateError::Store(_) => Class::RetryableAfter(None),
+        StateError::Store(error) => Fault::from(error.clone()).class,
         _ => Class::Final,
     };
     Fault::new(class, "the sealed state", error.to_string())

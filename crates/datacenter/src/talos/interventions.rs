@@ -62,6 +62,13 @@ impl Datacenter {
         true
     }
 
+    /// Lets the disk of a node fail where the data of its etcd are, if there are any: nobody can tell.
+    pub fn spoil_etcd_data(&self, vmid: u32) {
+        let mut world = self.world();
+        world.talos.unreadable.insert(vmid);
+        world.touch();
+    }
+
     /// Destroys the etcd of a node with its data; the others still count on it. Says whether it was a member.
     pub fn lose_etcd_member(&self, vmid: u32) -> bool {
         let mut world = self.world();

@@ -325,6 +325,22 @@ fn old_data_of_an_etcd_is_named() {
     });
 }
 
+#[test]
+fn nothing_begins_while_a_control_plane_does_not_tell_whether_it_has_an_etcd() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 3, Latencies::none());
+        castle.keep_bundle(bundle(clock).await.save().expose()).await;
+        done(&castle.room.up().await);
+        assert!(castle.room.datacenter.plant_etcd_data(castle.room.nodes[1].vmid.0));
+        castle.room.datacenter.spoil_etcd_data(castle.room.nodes[1].vmid.0);
+        let report = castle.up().await;
+        let found: Vec<_> = faults(&report).into_iter().map(said).collect();
+        let is_told = |[_, evidence, _]: &[&str; 3]| evidence.contains("does not tell whether it has data of etcd");
+        assert!(found.iter().any(is_told), "{found:#?}");
+        assert!(castle.room.datacenter.cluster("blue").unwrap().etcds.is_empty(), "a second one was begun");
+    });
+}
+
 /// Restarts the node that has just been told to begin, once: what it was told is in its memory alone.
 struct Stumble {
     datacenter: Datacenter,

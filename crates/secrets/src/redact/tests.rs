@@ -43,6 +43,16 @@ fn every_form_is_masked() {
     }
 }
 
+/// The alphabets differ in two letters.
+#[test]
+fn base64_is_masked_in_both_alphabets() {
+    let value = "pl4nted~~?>>?canary";
+    for encoded in [STANDARD.encode(value), URL_SAFE.encode(value)] {
+        assert!(encoded.contains(['+', '/', '-', '_']), "{encoded}");
+        assert_eq!(masked(&[value], &format!("a {encoded} b")), "a [secret] b");
+    }
+}
+
 /// Goal: a value inside of something larger that was encoded as a whole. Method: every length before and behind it.
 #[test]
 fn base64_is_masked_wherever_it_begins() {

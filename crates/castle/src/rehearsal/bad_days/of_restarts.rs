@@ -3,7 +3,7 @@
 use castle_kubernetes::client::Mode;
 use castle_kubernetes::model::{Kind, Object};
 use castle_rehearsal::{Loss, Moment};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::fixture::person;
 use super::super::life::{At, Kill};
@@ -127,12 +127,24 @@ fn a_roll_that_was_killed_goes_on_where_it_was() {
 
 #[test]
 fn a_budget_that_forbids_it_stops_the_roll_before_its_node_restarts() {
+    budget_holds(&json!([]), "platform/drain/blue-worker-");
+}
+
+/// Such Pods are not sent away: their like would be back at once. Their budget is asked all the same.
+#[test]
+fn a_budget_of_pods_that_stay_on_a_closed_node_stops_the_roll() {
+    let stays = json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}]);
+    budget_holds(&stays, "platform/empty/blue-worker-");
+}
+
+/// Holds that no node restarts that has a Pod with these tolerations whose budget forbids it, and that this step tells so.
+fn budget_holds(tolerations: &Value, step: &str) {
     let (before, after) = (written(&large()), more(&large()));
     in_worlds(&before, &SEEDS[..1], async |life| {
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         let person = person(&life).await;
         let labels = json!({"app": "web"});
-        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "example.com/web:1"}]}});
+        let template = json!({"metadata": {"labels": labels}, "spec": {"tolerations": tolerations, "containers": [{"name": "web", "image": "example.com/web:1"}]}});
         let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
             "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}});
         let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
@@ -143,7 +155,7 @@ fn a_budget_that_forbids_it_stops_the_roll_before_its_node_restarts() {
         life.clock().sleep(Duration::from_secs(60)).await;
         life.disk().tamper(&life.script.file, after.clone().into_bytes());
         let up = life.run(&["up"]).await;
-        hold(&up, Exit::Failed, &["platform/drain/blue-worker-", "Pod default/web-", "poddisruptionbudgets"]);
+        hold(&up, Exit::Failed, &[step, "Pod default/web-", "poddisruptionbudgets"]);
         let pods =
             life.datacenter.object_names("blue", "pods").into_iter().filter(|name| name.starts_with("default/web-"));
         let carries = pods.map(|name| {

@@ -134,6 +134,9 @@ impl World {
             let text = format!("the embedded node simulates no files but those of {ETCD}, asked for {root}");
             return Err(Status::unimplemented(text));
         };
+        if self.talos.unreadable.contains(&vmid) {
+            return Err(Status::unknown(format!("open {root}: input/output error")));
+        }
         let is_there = boot.has_ephemeral && node.is_control_plane() && !boot.has_left;
         let held: &[&str] = match node.disk.etcd {
             _ if !is_there => &[],
