@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use sha2::{Digest, Sha256};
 
+use crate::shell;
+
 use copy::Copy;
 use planted::Mutant;
 use trial::Verdict;
@@ -74,6 +76,20 @@ pub(crate) fn run_within(args: &Args) -> Result<Vec<String>> {
         bail!("mutants that no test has caught:\n{}", failed.join("\n"));
     }
     Ok(late)
+}
+
+/// The patches that do not fit the tree any more: what they would break has moved.
+pub(crate) fn misfits() -> Result<Vec<String>> {
+    let mut misfits = Vec::new();
+    for mutant in planted::all()? {
+        let mut git = shell::program("git");
+        let said = git.args(["apply", "--check"]).args(copy::FITTING).arg(&mutant.patch).output()?;
+        if !said.status.success() {
+            let why = String::from_utf8_lossy(&said.stderr);
+            misfits.push(format!("{}: {}", mutant.patch.display(), why.lines().next().unwrap_or_default()));
+        }
+    }
+    Ok(misfits)
 }
 
 /// The order is drawn. Those of one test target stay together: the next one costs little where the last one was built.

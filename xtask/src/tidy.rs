@@ -1,11 +1,19 @@
 //! House rules that no other tool checks.
 
-use anyhow::{Result, bail};
+mod arrows;
+mod imports;
 
-use crate::shell;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{mutants, shell};
 
 /// A file a person can read in one sitting.
 const MOST_LINES: usize = 700;
+/// Crates whose modules are still to be parted.
+const UNPARTED: [&str; 2] = ["crates/castle", "crates/datacenter"];
 
 pub(crate) fn run() -> Result<()> {
     let listed = shell::output(shell::program("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]))?;
@@ -50,9 +58,39 @@ pub(crate) fn run() -> Result<()> {
             problems.push(format!("{name}: no line break at the end"));
         }
     }
+    problems.extend(circles(&listed)?);
+    problems.extend(arrows::wrong()?);
+    problems.extend(mutants::misfits()?);
     if !problems.is_empty() {
         bail!("{}", problems.join("\n"));
     }
     println!("{files} files are tidy");
     Ok(())
+}
+
+/// The modules of a crate's root that use each other in a circle: nobody could read one of them alone.
+fn circles(listed: &str) -> Result<Vec<String>> {
+    let mut crates: BTreeMap<&str, Vec<(&Path, String)>> = BTreeMap::new();
+    for name in listed.lines().filter(|name| name.ends_with(".rs")) {
+        let Some((house, file)) = name.split_once("/src/").filter(|(house, _)| house.starts_with("crates/")) else {
+            continue;
+        };
+        let Ok(text) = std::fs::read_to_string(shell::root().join(name)) else { continue };
+        crates.entry(house).or_default().push((Path::new(file), text));
+    }
+    let mut found = Vec::new();
+    for (name, sources) in crates.into_iter().filter(|(name, _)| !UNPARTED.contains(name)) {
+        let uses = imports::of_crate(&sources).with_context(|| name.to_owned())?;
+        let told = |circle: Vec<String>| {
+            let within = |module: &String| {
+                let used: Vec<&str> =
+                    uses[module].iter().filter(|used| circle.contains(used)).map(String::as_str).collect();
+                format!("  {module} uses {}", used.join(", "))
+            };
+            let lines: Vec<String> = circle.iter().map(within).collect();
+            format!("{name}: these modules use each other in a circle:\n{}", lines.join("\n"))
+        };
+        found.extend(imports::circles(&uses).into_iter().map(told));
+    }
+    Ok(found)
 }

@@ -1,12 +1,12 @@
 //! Which manifest a castle has of each component that castle installs.
 
-use castle_spec::model::{ComponentOwner, Platform};
+use castle_spec::model::Platform;
 use castle_spec::{Castle, ComponentName, WantedComponent};
 use thiserror::Error;
 
-use crate::lock::{Entry, Lock, Stale};
+use crate::lock::{Lock, Stale};
 use crate::pins::pin;
-use crate::source::Source;
+use crate::source::{Entry, Source};
 
 /// A component that castle installs, and its manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +32,6 @@ pub enum ChoiceError {
 
 fn told(stale: &[Stale]) -> String {
     stale.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
-
-/// Whether castle installs it.
-pub(crate) fn is_castles(wanted: &WantedComponent) -> bool {
-    wanted.owner == ComponentOwner::Castle
 }
 
 /// The manifests of all components that castle installs in a castle.
@@ -72,7 +67,7 @@ pub fn choose(castle: &Castle, lock: Option<&Lock>, has_mirror: bool) -> Result<
         };
         Ok(Chosen { wanted, entry })
     };
-    all.into_iter().filter(is_castles).map(choose).collect()
+    all.into_iter().filter(WantedComponent::is_castles).map(choose).collect()
 }
 
 /// The same where nobody can be asked for manifests: small ones stand in for all that are not files beside castle.yaml.
@@ -85,7 +80,7 @@ pub fn stand_ins(castle: &Castle, lock: Option<&Lock>) -> Vec<Chosen> {
         let entry = of_file.unwrap_or_else(stand_in);
         Chosen { wanted, entry }
     };
-    castle.wanted_components().into_iter().filter(is_castles).map(choose).collect()
+    castle.wanted_components().into_iter().filter(WantedComponent::is_castles).map(choose).collect()
 }
 
 #[cfg(test)]

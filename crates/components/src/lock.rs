@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::digest::is_digest;
 use crate::pins::upstream;
-use crate::source::Source;
+use crate::source::{Entry, Source};
 
 /// The name of the file, beside castle.yaml.
 pub const FILE: &str = "castle.lock";
@@ -23,17 +23,6 @@ const HEAD: &str = "\
 # Written by `castle lock`. Keep it in git: castle uses nothing that differs from it.
 schema: 1
 components:";
-
-/// What is pinned of a component.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The version.
-    pub version: ComponentVersion,
-    /// Where its manifest comes from.
-    pub source: Source,
-    /// The SHA-256 of the manifest.
-    pub sha256: String,
-}
 
 /// All that is pinned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -128,8 +117,7 @@ impl Lock {
     /// How it differs from what a castle needs that wants these components. Looks at no file.
     #[must_use]
     pub fn stale(&self, wanted: &[WantedComponent]) -> Vec<Stale> {
-        let installed: Vec<&WantedComponent> =
-            wanted.iter().filter(|wanted| crate::choice::is_castles(wanted)).collect();
+        let installed: Vec<&WantedComponent> = wanted.iter().filter(|wanted| wanted.is_castles()).collect();
         let mut stale: Vec<Stale> = Vec::new();
         for want in &installed {
             let Some(entry) = self.entries.get(&want.name) else {

@@ -3,8 +3,7 @@
 use castle_spec::ComponentName;
 use castle_spec::values::ComponentVersion;
 
-use crate::lock::Entry;
-use crate::source::Source;
+use crate::source::{Entry, Source};
 
 /// How a manifest came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

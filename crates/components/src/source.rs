@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use castle_spec::values::ComponentVersion;
+
 /// Where a manifest comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -14,6 +16,17 @@ pub enum Source {
     File(String),
     /// Castle's own small manifest, for the embedded datacenter. Never in a lock file.
     StandIn,
+}
+
+/// What is pinned of a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The version.
+    pub version: ComponentVersion,
+    /// Where its manifest comes from.
+    pub source: Source,
+    /// The SHA-256 of the manifest.
+    pub sha256: String,
 }
 
 impl fmt::Display for Source {

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use castle_components::lock::Entry;
 use castle_components::mirror::{INDEX, Listed, Mirror, write_index};
+use castle_components::source::Entry;
 use castle_components::source::Source;
 use castle_components::supply::{Supply, SupplyError};
 use castle_components::{Chosen, Fit, digest, standin};

@@ -14,7 +14,6 @@ use crate::id::StepId;
 use crate::lanes::NO_LANE;
 use crate::shelves::{Shelves, Spot};
 use crate::step::{Gate, Step};
-use crate::timeline::Predictions;
 use crate::value::{Handle, Needs, Owner};
 
 /// What limits how many steps run at once: a host, a storage, an API. Named by whoever adds the steps.
@@ -319,12 +318,11 @@ impl Graph {
         self.order.iter().map(|&slot| self.id(slot))
     }
 
-    /// The graph with what earlier runs tell about how long its steps take.
-    #[must_use]
-    pub fn predicted_by(self, predictions: &Predictions) -> Self {
+    /// The graph with what is told of how long its steps take.
+    pub(crate) fn predicted_as(self, told: impl Fn(&StepId) -> Option<Duration>) -> Self {
         let Self { shelves, nodes, mut added, lanes, needs, order, .. } = self;
         for (id, predicted) in added.ids.iter().zip(&mut added.predicted) {
-            *predicted = predictions.of(id).unwrap_or(*predicted);
+            *predicted = told(id).unwrap_or(*predicted);
         }
         Self::arrange(shelves, nodes, added, lanes, needs, order)
     }

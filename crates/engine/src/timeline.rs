@@ -111,6 +111,14 @@ impl Predictions {
     }
 }
 
+impl Graph {
+    /// The graph with what earlier runs tell about how long its steps take.
+    #[must_use]
+    pub fn predicted_by(self, predictions: &Predictions) -> Self {
+        self.predicted_as(|step| predictions.of(step))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,31 +13,11 @@ use castle_proxmox::steps::{BEGUN_TAG, Ground, MarkBegun, Vanished};
 use castle_seams::BoxFuture;
 use castle_spec::{Castle, Node, Role};
 use castle_talos::steps::{ForgetMember, Keys, Quorum, Remembered, Whom, Wire, holder};
-use serde_json::{Value, json};
 
 use crate::cluster::whom;
 use crate::platform::{layer, power_step, vm_step};
 use crate::secrets::{self, Strongroom};
 use crate::survey::Survey;
-
-/// What is written down of the etcd of a life.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beginning {
-    /// The control plane that it begins on.
-    pub first: String,
-    /// Whether it has.
-    pub has_begun: bool,
-}
-
-impl Beginning {
-    pub(crate) fn read(value: &Value) -> Option<Self> {
-        Some(Self { first: value["first"].as_str()?.to_owned(), has_begun: value["begun"].as_bool()? })
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        json!({"first": self.first, "begun": self.has_begun})
-    }
-}
 
 /// What is known of the etcd of this life from elsewhere than its nodes. Whoever is `strict` is not content with a vault or a host that
 /// does not answer.

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Place, Restarts, StepId};
 use castle_kubernetes::client::{Access, Api as Kubernetes};
-use castle_seams::BoxFuture;
 use castle_spec::model::Cni;
 use castle_spec::{Castle, Node, Role, Schematic};
 use castle_talos::model::bundle::Bundle;
@@ -26,13 +25,13 @@ use castle_talos::steps::{
 use serde_json::Value;
 
 use crate::graceful;
-use crate::platform;
+use crate::platform::{self, Uuids, waits_for_nodes};
 use crate::survey::Survey;
 
+pub use crate::turns::{Manner, Rolling};
 pub use configuration::{ConfigurationError, Referred, brings_network, configuration, supposed};
 pub use drift::drift;
 use gates::{Api, SharedApi, Site as ApiSite, VolumeReady};
-pub use rolling::{Manner, Rolling};
 
 /// Where the Kubernetes API listens.
 const API_PORT: u16 = 6443;
@@ -75,9 +74,6 @@ pub struct Plan {
     /// What the hypervisor knows the machine of this VMID by.
     pub uuids: Uuids,
 }
-
-/// Finds the UUID that the hypervisor gave the firmware of a machine; nothing if it does not tell.
-pub type Uuids = Arc<dyn Fn(u32) -> BoxFuture<'static, Result<Option<String>, Fault>> + Send + Sync>;
 
 fn id(kind: &str, name: &str) -> StepId {
     StepId::new(&platform::layer(), kind, name)
@@ -127,12 +123,6 @@ pub fn gates(castle: &Castle, nodes: &[Node]) -> Vec<(StepId, String)> {
         gates.push((id("coredns", "available"), "CoreDNS is available".to_owned()));
     }
     gates
-}
-
-/// Whether nodes are waited for until they are ready: without a network of Talos' own only where something is put into the cluster, which could
-/// not begin before.
-pub(crate) fn waits_for_nodes(castle: &Castle) -> bool {
-    castle.kubernetes.cni.value == Cni::Flannel || !castle.wanted_components().is_empty()
 }
 
 /// What to say of nodes that do not get ready because nobody brings a network.

@@ -10,8 +10,8 @@ mod hosts;
 mod stores;
 
 use castle_engine::CastleId;
-use castle_proxmox::client::{Client, Privileges};
-use castle_proxmox::model::{ErrorClass, Form, Needs, Refusal, missing, requirements};
+use castle_proxmox::client::Client;
+use castle_proxmox::model::{ErrorClass, Form, Needs, Privileges, Refusal, missing, requirements};
 use castle_seams::Dial;
 use castle_spec::{Castle, Node};
 use futures_util::future::{join, join_all, join5};

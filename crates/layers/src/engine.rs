@@ -13,8 +13,9 @@ use castle_secrets::infisical::Identity;
 use castle_spec::ComponentName;
 use serde_json::{Value, json};
 
-use crate::inside::{DECIDED, Inside, SERVING, deployments, id, objects};
+use crate::inside::{DECIDED, Inside, SERVING, deployments, objects};
 use crate::names::STORE;
+use crate::names::id;
 
 const LAYER: &str = "engine";
 const COMPONENT: ComponentName = ComponentName::ExternalSecrets;

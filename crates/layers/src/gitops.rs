@@ -25,7 +25,8 @@ use castle_spec::ComponentName;
 use castle_spec::model::Gitops;
 use serde_json::{Value, json};
 
-use crate::inside::{DECIDED, Inside, SERVING, deployments, id, objects};
+use crate::inside::{DECIDED, Inside, SERVING, deployments, objects};
+use crate::names::id;
 use crate::names::{AGE_KEY, FLUX_SYSTEM, FROM_VAULT, STORE, VARIABLES, entry, variables};
 use credential::{Credential, encoded};
 pub use following::{Following, Weight, following};

@@ -19,7 +19,7 @@ use castle_proxmox::steps::{Ground, ShutGuest};
 use castle_seams::{BoxFuture, Clock, Dial};
 use serde_json::{Value, json};
 
-use crate::inside::id;
+use crate::names::id;
 use crate::platform::{self, Doomed};
 
 /// The label of what castle has closed or suspended for a castle that goes down.

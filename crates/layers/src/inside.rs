@@ -4,30 +4,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use castle_components::patches::namespace;
-use castle_engine::{GraphBuilder, Handle, Layer, Place, StepId};
+use castle_engine::{GraphBuilder, Handle, Place, StepId};
 use castle_kubernetes::client::{Api, Scope};
 use castle_kubernetes::model::{Key, Kind, Mark, Object, Stage, Status, status};
 use castle_kubernetes::steps::{Expect, Present, Ready, Test, Unmet, install_unless, record_step, stage_step};
 use castle_spec::{Castle, ComponentName, Node, Role};
 use serde_json::Value;
 
+use crate::names::{id, layer_of};
 use crate::owners;
 
 /// How long the images of a component and its Pods may take: a slow line, and a node that pulls one image after the other.
 pub(crate) const SERVING: Duration = Duration::from_secs(15 * 60);
 /// How long a controller may take that runs.
 pub(crate) const DECIDED: Duration = Duration::from_secs(5 * 60);
-
-/// The layer that a component belongs to.
-#[must_use]
-pub fn layer_of(component: ComponentName) -> &'static str {
-    match component {
-        ComponentName::ExternalSecrets => "engine",
-        ComponentName::Metallb => "networking",
-        ComponentName::Longhorn => "storage",
-        ComponentName::Flux => "gitops",
-    }
-}
 
 /// A cluster to install components in.
 pub struct Inside<'a> {
@@ -152,11 +142,6 @@ impl<'a> Inside<'a> {
 /// Whether no taint of castle.yaml keeps Pods off a node.
 pub(crate) fn takes_work(node: &Node) -> bool {
     !node.taints.iter().any(|taint| taint.parts().2 != "PreferNoSchedule")
-}
-
-/// The name of a step or gate.
-pub(crate) fn id(layer: &str, kind: &str, name: &str) -> StepId {
-    StepId::new(&Layer::new(layer), kind, name)
 }
 
 /// An object of castle's own making. One without a name would be a mistake in this program, and is left out.

@@ -33,10 +33,12 @@ pub mod secrets;
 mod site;
 pub mod storage;
 mod survey;
+mod turns;
 pub mod unwanted;
 pub mod vault;
 
-pub use inside::{Inside, layer_of};
+pub use inside::Inside;
+pub use names::layer_of;
 pub use placement::{Crowded, Placed, Why, place};
 pub use site::Site;
 pub use survey::{Survey, survey};

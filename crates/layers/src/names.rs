@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use castle_spec::Castle;
+use castle_engine::{Layer, StepId};
+use castle_spec::{Castle, ComponentName};
 
 /// The ClusterSecretStore that reads the castle's vault.
 pub const STORE: &str = "infisical";
@@ -33,4 +34,20 @@ pub fn variables(castle: &Castle) -> BTreeMap<String, String> {
     let more = castle.gitops.iter().flat_map(|gitops| gitops.vars.iter());
     let more = more.map(|(key, value)| (key.as_str().to_owned(), value.as_str().to_owned()));
     std::iter::once(own).chain(more).collect()
+}
+
+/// The layer that a component belongs to.
+#[must_use]
+pub fn layer_of(component: ComponentName) -> &'static str {
+    match component {
+        ComponentName::ExternalSecrets => "engine",
+        ComponentName::Metallb => "networking",
+        ComponentName::Longhorn => "storage",
+        ComponentName::Flux => "gitops",
+    }
+}
+
+/// The name of a step or gate.
+pub(crate) fn id(layer: &str, kind: &str, name: &str) -> StepId {
+    StepId::new(&Layer::new(layer), kind, name)
 }

@@ -11,8 +11,9 @@ use castle_kubernetes::steps::{Expect, Present, Test, Unmet, stage_step};
 use castle_spec::ComponentName;
 use serde_json::{Value, json};
 
-use crate::inside::{DECIDED, Inside, SERVING, daemon_sets, deployments, id, objects, takes_work};
+use crate::inside::{DECIDED, Inside, SERVING, daemon_sets, deployments, objects, takes_work};
 use crate::names::POOL;
+use crate::names::id;
 
 const LAYER: &str = "networking";
 const COMPONENT: ComponentName = ComponentName::Metallb;

@@ -13,7 +13,7 @@ use castle_spec::model::ComponentOwner;
 use castle_spec::{Castle, ComponentName};
 use tokio::sync::OnceCell;
 
-use crate::inside::{id, layer_of};
+use crate::names::{id, layer_of};
 
 /// What a component is known by, whoever has installed it.
 fn signs(name: ComponentName) -> [Key; 2] {

@@ -11,12 +11,14 @@ use castle_proxmox::steps::{
     DropOldImages, FetchImage, Ground, Guests, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest,
     Standing, Template,
 };
+use castle_seams::BoxFuture;
+use castle_spec::model::Cni;
 use castle_spec::{Castle, Node};
 
-use crate::cluster::{Rolling, Uuids};
 use crate::placement::Placed;
 use crate::site::Site;
 use crate::survey::Survey;
+use crate::turns::Rolling;
 
 pub use departing::{leaving, shrink};
 
@@ -33,6 +35,12 @@ pub fn layer() -> Layer {
 
 fn id(kind: &str, name: &str) -> StepId {
     StepId::new(&layer(), kind, name)
+}
+
+/// Whether nodes are waited for until they are ready: without a network of Talos' own only where something is put into the cluster, which could
+/// not begin before.
+pub(crate) fn waits_for_nodes(castle: &Castle) -> bool {
+    castle.kubernetes.cni.value == Cni::Flannel || !castle.wanted_components().is_empty()
 }
 
 fn storage_lane(site: &Site, host: &str, is_shared: bool) -> Lane {
@@ -299,6 +307,9 @@ pub async fn copies(ground: &Ground, guests: &Guests) -> Vec<Doomed> {
     }
     copies
 }
+
+/// Finds the UUID that the hypervisor gave the firmware of a machine; nothing if it does not tell.
+pub type Uuids = Arc<dyn Fn(u32) -> BoxFuture<'static, Result<Option<String>, Fault>> + Send + Sync>;
 
 /// The search for what the hypervisor knows a machine by: asked once the machine is there.
 #[must_use]

@@ -19,13 +19,31 @@ use castle_talos::steps::Keys;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::beginning::Beginning;
 use crate::survey::Survey;
 
 /// The name of the layer.
 #[must_use]
 pub fn layer() -> Layer {
     Layer::new("secrets")
+}
+
+/// What is written down of the etcd of a life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// The control plane that it begins on.
+    pub first: String,
+    /// Whether it has.
+    pub has_begun: bool,
+}
+
+impl Beginning {
+    pub(crate) fn read(value: &Value) -> Option<Self> {
+        Some(Self { first: value["first"].as_str()?.to_owned(), has_begun: value["begun"].as_bool()? })
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({"first": self.first, "begun": self.has_begun})
+    }
 }
 
 /// Where the bundle is kept, and what it is made with.

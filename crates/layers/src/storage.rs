@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 pub(crate) use copies::{Departure, REBUILDING};
 
-use crate::inside::{DECIDED, Inside, SERVING, daemon_sets, deployments, id, objects, takes_work};
+use crate::inside::{DECIDED, Inside, SERVING, daemon_sets, deployments, objects, takes_work};
+use crate::names::id;
 
 const LAYER: &str = "storage";
 const COMPONENT: ComponentName = ComponentName::Longhorn;

@@ -20,9 +20,8 @@ use castle_talos::steps::{Keys, Quorum};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use crate::beginning::Beginning;
 use crate::cluster::api_address;
-use crate::secrets::{Saved, Strongroom, layer};
+use crate::secrets::{Beginning, Saved, Strongroom, layer};
 
 /// The name of the kubeconfig in the vault.
 pub const KUBECONFIG: &str = "KUBECONFIG";

@@ -15,7 +15,6 @@ use tokio::sync::OnceCell;
 
 use crate::model::{ErrorClass, Form, Refusal};
 
-pub use look::Privileges;
 pub use task::Bound;
 pub use token::{Token, TokenError};
 

@@ -13,7 +13,7 @@ pub use error::{ErrorClass, Refusal};
 pub use form::Form;
 pub(crate) use form::encode;
 pub use mark::{Etcd, Format, Mark, Owner, Place, Role};
-pub use privileges::{Needs, Requirement, missing, pveum, requirements};
+pub use privileges::{Needs, Privileges, Requirement, missing, pveum, requirements};
 pub(crate) use property::mib_of;
 pub use property::{NETWORK_MODELS, Properties, PropertyError};
 pub(crate) use rows::each;

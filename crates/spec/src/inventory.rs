@@ -241,3 +241,14 @@ pub(crate) fn storage_nodes(nodes: &[Node]) -> impl Iterator<Item = &Node> {
 pub(crate) fn is_name(name: &str) -> bool {
     Name::parse(name).is_ok()
 }
+
+impl Castle {
+    /// The VMIDs that the Talos image may have on the host of this index among [`model::Platform::hosts`]: the one in use, and the next
+    /// during an upgrade.
+    #[must_use]
+    pub fn image_vmids(&self, host: usize) -> [u32; 2] {
+        let before = u32::try_from(host).unwrap_or(u32::MAX).saturating_mul(TEMPLATES);
+        let last = self.platform.vmids().last.0.saturating_sub(before);
+        [last.saturating_sub(1), last]
+    }
+}

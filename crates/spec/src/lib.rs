@@ -7,7 +7,6 @@
 //! made of. What a check needs from outside is handed in ([`references`]). It never panics, whatever the text.
 
 mod checks;
-mod components;
 mod inventory;
 mod leaks;
 pub mod model;
@@ -22,9 +21,8 @@ pub mod values;
 mod yaml;
 
 pub use checks::{Look, patch_files, patches, references};
-pub use components::{Component, ComponentName, WantedComponent};
 pub use inventory::{Node, Role};
-pub use model::Castle;
+pub use model::{Castle, Component, ComponentName, WantedComponent};
 pub use problem::{Code, Label, Problem, Severity};
 pub use read::{MAX_BYTES, Reading, read};
 pub use schema::{reference, schema};

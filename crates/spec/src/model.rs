@@ -3,11 +3,12 @@
 //! The comments on the keys are the documentation people read: in the JSON Schema, in their editor and in
 //! `docs/castle-yaml.md`.
 
+mod components;
+
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::components::Component;
 use crate::shape::{Entries, List, choice, section, words};
 use crate::span::Sourced;
 use crate::values::{
@@ -15,6 +16,8 @@ use crate::values::{
     KubernetesVersion, LabelKey, LabelValue, Line, Mac, ModuleName, Name, Region, RegistryName, SecretReference,
     Sha256, Size, Taint, TalosVersion, Time, Vmid, VmidRange, WebAddress, Word,
 };
+
+pub use components::{Component, ComponentName, WantedComponent};
 
 section! {
     /// A castle: a Talos Kubernetes cluster on a hypervisor, from its machines to the Git repository it follows.
@@ -542,27 +545,6 @@ impl Platform {
 }
 
 impl Castle {
-    /// The VMIDs that the Talos image may have on the host of this index among [`Platform::hosts`]: the one in use, and the next
-    /// during an upgrade.
-    #[must_use]
-    pub fn image_vmids(&self, host: usize) -> [u32; 2] {
-        let before = u32::try_from(host).unwrap_or(u32::MAX).saturating_mul(crate::inventory::TEMPLATES);
-        let last = self.platform.vmids().last.0.saturating_sub(before);
-        [last.saturating_sub(1), last]
-    }
-
-    /// The address of the disk image.
-    #[must_use]
-    pub fn image_url(&self) -> String {
-        let Talos { version, image, .. } = &self.talos.value;
-        let schematic = crate::Schematic::of(&self.talos).id();
-        format!(
-            "{}/image/{schematic}/{}/nocloud-amd64.qcow2",
-            image.factory.as_str().trim_end_matches('/'),
-            version.value
-        )
-    }
-
     /// Every secret the castle refers to.
     #[must_use]
     pub fn references(&self) -> Vec<Sourced<SecretReference>> {

@@ -66,7 +66,7 @@ fn text_of(bytes: &[u8]) -> Result<&str, Problem> {
 
 fn read_text(text: &str) -> Reading {
     let leaks = leaks::find(text);
-    let mut reader = Reader::default();
+    let mut reader = Reader::knowing(crate::schema::home_of);
     reader.masks.extend(leaks.iter().map(|leak| leak.span));
     let draft = draft(text, &mut reader);
 

@@ -1,5 +1,7 @@
 //! The JSON Schema of `castle.yaml`, and the reference page made from it.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
 use crate::model::Castle;
@@ -132,6 +134,17 @@ fn flow(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
         other => other.to_string(),
+    }
+}
+
+/// The section that has a key of exactly this name, if there is just one.
+pub(crate) fn home_of(key: &str) -> Option<String> {
+    static PATHS: LazyLock<Vec<String>> = LazyLock::new(|| paths(&schema()));
+    let homes: Vec<String> =
+        PATHS.iter().filter_map(|path| path.strip_suffix(key)?.strip_suffix('.').map(str::to_owned)).collect();
+    match homes.as_slice() {
+        [one] => Some(one.clone()),
+        _ => None,
     }
 }
 

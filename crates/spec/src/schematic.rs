@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-use crate::model::Talos;
+use crate::model::{Castle, Talos};
 
 /// What goes into an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,20 @@ fn scalar(text: &str) -> String {
         format!("'{}'", text.replace('\'', "''"))
     } else {
         text.to_owned()
+    }
+}
+
+impl Castle {
+    /// The address of the disk image.
+    #[must_use]
+    pub fn image_url(&self) -> String {
+        let Talos { version, image, .. } = &self.talos.value;
+        let schematic = Schematic::of(&self.talos).id();
+        format!(
+            "{}/image/{schematic}/{}/nocloud-amd64.qcow2",
+            image.factory.as_str().trim_end_matches('/'),
+            version.value
+        )
     }
 }
 

@@ -21,9 +21,16 @@ pub(crate) struct Reader {
     /// Keys that a misspelt one was probably meant to be: that they are missing goes without saying.
     suggested: Vec<String>,
     reads_default: bool,
+    /// Finds the section that has a key of just this name, for hints.
+    home_of: Option<fn(&str) -> Option<String>>,
 }
 
 impl Reader {
+    /// One whose hints tell where a misplaced key belongs.
+    pub(crate) fn knowing(home_of: fn(&str) -> Option<String>) -> Self {
+        Self { home_of: Some(home_of), ..Self::default() }
+    }
+
     /// The dotted name of the value being read.
     pub(crate) fn path(&self) -> String {
         self.path.join(".")
@@ -92,7 +99,7 @@ impl Reader {
             return;
         }
         let place = if self.path.is_empty() { "castle.yaml".to_owned() } else { format!("`{}`", self.path()) };
-        let hint = match (suggest::nearest(key, known), suggest::home_of(key)) {
+        let hint = match (suggest::nearest(key, known), self.home_of.and_then(|home_of| home_of(key))) {
             (Some(near), _) => {
                 self.suggested.push(self.path_of(near));
                 format!("did you mean `{near}`?")

@@ -1,7 +1,5 @@
 //! What someone probably meant.
 
-use std::sync::LazyLock;
-
 /// The known word nearest to `word`, if one is near enough to be worth a guess.
 #[must_use]
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k String>) -> Option<&'k str> {
@@ -16,17 +14,6 @@ pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k String>) -> O
         })
         .min()
         .map(|(_, name)| name)
-}
-
-/// The section that has a key of exactly this name, if there is just one.
-pub(crate) fn home_of(key: &str) -> Option<String> {
-    static PATHS: LazyLock<Vec<String>> = LazyLock::new(|| crate::schema::paths(&crate::schema::schema()));
-    let homes: Vec<String> =
-        PATHS.iter().filter_map(|path| path.strip_suffix(key)?.strip_suffix('.').map(str::to_owned)).collect();
-    match homes.as_slice() {
-        [one] => Some(one.clone()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,9 @@ use anyhow::{Context, Result};
 use super::planted::Mutant;
 use crate::shell;
 
+/// How closely a patch has to fit: lines around it may have changed.
+pub(crate) const FITTING: [&str; 2] = ["--recount", "-C1"];
+
 /// A copy under the target folder. What did not change since the last run keeps its times, so that cargo builds only what did.
 pub(crate) struct Copy {
     folder: PathBuf,
@@ -69,7 +72,7 @@ impl Copy {
         let mut git = Command::new("git");
         // Without a repository above: git would take the paths for those of that one, and skip them all.
         git.current_dir(&self.folder).env("GIT_CEILING_DIRECTORIES", self.folder.parent().unwrap_or(&self.folder));
-        let said = git.args(["apply", "--recount", "-C1"]).arg(&mutant.patch).output().context("cannot start git")?;
+        let said = git.arg("apply").args(FITTING).arg(&mutant.patch).output().context("cannot start git")?;
         Ok(if said.status.success() { Ok(whole) } else { Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()) })
     }
 

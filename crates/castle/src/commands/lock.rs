@@ -1,8 +1,9 @@
 use std::path::PathBuf;
 
 use castle_components::digest;
-use castle_components::lock::{Entry, Lock, Stale};
+use castle_components::lock::{Lock, Stale};
 use castle_components::pins::{Made, PINS, pin, upstream};
+use castle_components::source::Entry;
 use castle_components::source::Source;
 use castle_spec::model::{ComponentOwner, Platform};
 use castle_spec::{ComponentName, WantedComponent};

@@ -3,10 +3,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use castle_components::images::images;
-use castle_components::lock::Entry;
 use castle_components::mirror::{Found, INDEX, Listed, Mirror, write_index};
 use castle_components::patches::adapt;
 use castle_components::pins::upstream;
+use castle_components::source::Entry;
 use castle_components::source::Source;
 use castle_components::{Chosen, Fit, choose};
 use castle_kubernetes::model::manifest;

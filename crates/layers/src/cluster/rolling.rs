@@ -7,78 +7,14 @@ use std::time::Duration;
 use castle_engine::{GraphBuilder, Handle, Place, Restarts, StepId};
 use castle_kubernetes::client::Api as Kubernetes;
 use castle_kubernetes::steps::{Back, Drain, Empty, Left, Others, Ready};
-use castle_spec::{Node, Role};
+use castle_spec::Role;
 use castle_talos::steps::{Keys, Members, Quorum};
 
 use super::gates::{Api, Serves, Site as ApiSite, Spare};
-use super::{Plan, configure, endpoint, id, url, waits_for_nodes, whom};
-use crate::platform;
+use super::{Plan, configure, endpoint, id, url, whom};
+use crate::platform::{self, waits_for_nodes};
 use crate::storage::{Departure, REBUILDING};
-
-/// How a node changes in its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Manner {
-    /// It takes up its configuration as it runs.
-    InPlace {
-        /// Whether its API server may be started again for that.
-        starts_api: bool,
-    },
-    /// It restarts.
-    Restart,
-}
-
-/// Which nodes change one after the other in a run, and what holds for the others.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rolling {
-    turns: Vec<(String, Manner)>,
-    otherwise: Restarts,
-}
-
-impl Rolling {
-    /// Whatever has to restart does so at once: nobody builds on this castle yet, or it is only looked at.
-    #[must_use]
-    pub fn at_once() -> Self {
-        Self::default()
-    }
-
-    /// These nodes change one after the other, and no other restarts. First those that stay up, for that may mend what ails the cluster. Then workers, for
-    /// they are missed the least; then control planes, the one that leads etcd last, so that it is handed on once.
-    #[must_use]
-    pub fn of(nodes: &[Node], mut manner: impl FnMut(&Node) -> Option<Manner>, leader: Option<&str>) -> Self {
-        let mut turns: Vec<(&Node, Manner)> =
-            nodes.iter().filter_map(|node| manner(node).map(|manner| (node, manner))).collect();
-        turns.sort_by_key(|(node, manner)| {
-            (*manner == Manner::Restart, node.role == Role::ControlPlane, leader == Some(node.name.value.as_str()))
-        });
-        let turns = turns.into_iter().map(|(node, manner)| (node.name.value.clone(), manner)).collect();
-        Self { turns, otherwise: Restarts::Never }
-    }
-
-    /// Whether no node has a turn.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.turns.is_empty()
-    }
-
-    fn manner(&self, node: &Node) -> Option<Manner> {
-        self.turns.iter().find(|(name, _)| *name == node.name.value).map(|(_, manner)| *manner)
-    }
-
-    /// Whether this node restarts in a turn.
-    pub(crate) fn has(&self, node: &Node) -> bool {
-        self.manner(node) == Some(Manner::Restart)
-    }
-
-    /// Whether the steps that make this node may restart it.
-    pub(crate) fn restarts(&self, node: &Node) -> Restarts {
-        if self.has(node) { Restarts::InTurn } else { self.otherwise }
-    }
-
-    /// Whether the step that gives this node its configuration may do so as it runs.
-    pub(super) fn changes(&self, node: &Node) -> Restarts {
-        if self.manner(node).is_some() { Restarts::InTurn } else { self.otherwise }
-    }
-}
+use crate::turns::Manner;
 
 /// Adds the steps of each turn. What is returned is the API once all are back: whoever is put into the cluster is not disturbed before.
 pub(super) fn roll(
@@ -97,7 +33,7 @@ pub(super) fn roll(
         Some((node, machine, *manner))
     };
     let mut earlier: Vec<StepId> = Vec::new();
-    for (node, machine, manner) in rolling.turns.iter().filter_map(turn) {
+    for (node, machine, manner) in rolling.turns().iter().filter_map(turn) {
         let Manner::InPlace { starts_api } = manner else { continue };
         let own = &node.name.value;
         let (spare, configured, serves) = (id("spare", own), id("configure", own), id("serves", own));
@@ -113,7 +49,7 @@ pub(super) fn roll(
         graph.after(serves.clone(), configured);
         earlier.push(serves);
     }
-    if rolling.turns.iter().any(|(_, manner)| *manner == Manner::Restart) {
+    if rolling.turns().iter().any(|(_, manner)| *manner == Manner::Restart) {
         restart(graph, plan, keys, (api, begun), &mut earlier);
     }
     let again = id("api", "again");
@@ -164,7 +100,7 @@ fn restart(
         );
         earlier.push(serving);
     }
-    let restarting = rolling.turns.iter().filter(|(_, manner)| *manner == Manner::Restart);
+    let restarting = rolling.turns().iter().filter(|(_, manner)| *manner == Manner::Restart);
     let turn = |turn: &String| nodes.iter().zip(&plan.machines).find(|(node, _)| node.name.value == *turn);
     for (node, machine) in restarting.filter_map(|(name, _)| turn(name)) {
         let own = &node.name.value;
@@ -203,49 +139,5 @@ fn restart(
         graph.gate(rebuilt.clone(), place(10), (api.clone(), begun.clone()), gate);
         graph.after(rebuilt.clone(), open);
         earlier.push(rebuilt);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FILE: &str = "castle: blue
-platform: embedded
-talos: {version: v1.13.9}
-kubernetes: {version: v1.36.3}
-network: {cidr: 127.42.0.0/24, gateway: 127.42.0.1, nameservers: [127.42.0.1], vip: 127.42.0.10}
-nodes:
-  controlPlanes: {count: 3, firstAddress: 127.42.0.11}
-  workers: {count: 2, firstAddress: 127.42.0.21}
-secrets: embedded
-";
-
-    #[test]
-    fn workers_come_first_and_the_leader_of_etcd_last() {
-        let nodes = castle_spec::read(FILE.as_bytes()).nodes;
-        let restart = |is_so: bool| is_so.then_some(Manner::Restart);
-        let names = |rolling: Rolling| rolling.turns.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-        let turns = |leader| names(Rolling::of(&nodes, |node| restart(node.name.value != "blue-worker-1"), leader));
-        assert_eq!(turns(Some("blue-cp-1")), ["blue-worker-2", "blue-cp-2", "blue-cp-3", "blue-cp-1"]);
-        assert_eq!(turns(None), ["blue-worker-2", "blue-cp-1", "blue-cp-2", "blue-cp-3"]);
-        let rolling = Rolling::of(&nodes, |node| restart(node.name.value == "blue-cp-1"), None);
-        let restarts: Vec<Restarts> = nodes.iter().map(|node| rolling.restarts(node)).collect();
-        assert_eq!((restarts[0], &restarts[1..]), (Restarts::InTurn, [Restarts::Never; 4].as_slice()));
-    }
-
-    #[test]
-    fn those_that_stay_up_come_before_those_that_restart() {
-        let nodes = castle_spec::read(FILE.as_bytes()).nodes;
-        let manner = |node: &Node| match node.name.value.as_str() {
-            "blue-cp-2" => Some(Manner::InPlace { starts_api: true }),
-            "blue-cp-1" | "blue-worker-1" => Some(Manner::Restart),
-            _ => None,
-        };
-        let rolling = Rolling::of(&nodes, manner, None);
-        let turns: Vec<&str> = rolling.turns.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(turns, ["blue-cp-2", "blue-worker-1", "blue-cp-1"]);
-        // Its machine is not touched, and its configuration waits for its turn.
-        assert_eq!((rolling.restarts(&nodes[1]), rolling.changes(&nodes[1])), (Restarts::Never, Restarts::InTurn));
     }
 }

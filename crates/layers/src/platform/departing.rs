@@ -11,8 +11,8 @@ use castle_proxmox::model::{ErrorClass, Guest, Mark, Owner};
 use castle_proxmox::steps::{Ground, Reach, unprotect};
 use castle_spec::Node;
 
+use super::waits_for_nodes;
 use super::{Design, Doomed, Whose, id, raze};
-use crate::cluster::waits_for_nodes;
 use crate::site::Site;
 use crate::storage::{Departure, REBUILDING};
 use crate::survey::Survey;

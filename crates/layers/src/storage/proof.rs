@@ -15,7 +15,8 @@ use castle_spec::ComponentName;
 use serde_json::{Value, json};
 
 use super::{CLASS, LAYER};
-use crate::inside::{DECIDED, Inside, id};
+use crate::inside::{DECIDED, Inside};
+use crate::names::id;
 
 /// The Job, its claim, and the ConfigMap that tells of it.
 const NAME: &str = "castle-volume-proof";

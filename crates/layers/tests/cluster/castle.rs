@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{DirectoryStore, Fault, Graph, GraphBuilder, Memory, Outcome, Report, Seal, State, Store};
-use castle_layers::cluster::{self, Formed, Plan, Referred, Rolling, Uuids};
+use castle_layers::cluster::{self, Formed, Plan, Referred, Rolling};
+use castle_layers::platform::Uuids;
 use castle_layers::platform::{self, Design};
 use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{place, survey};

@@ -1,14 +1,13 @@
 //! Looking: nothing here changes anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::{Client, part};
-use crate::model::{Config, ErrorClass, Form, Guest, Host, Place, Refusal, Release, Storage, Task, Volume, each};
-
-/// The privileges on a path; presence tells that they are granted.
-pub type Privileges = BTreeMap<String, BTreeMap<String, bool>>;
+use crate::model::{
+    Config, ErrorClass, Form, Guest, Host, Place, Privileges, Refusal, Release, Storage, Task, Volume, each,
+};
 
 fn unreadable(subject: &str) -> Refusal {
     let sentence = "what answers is not what Proxmox answers to this".to_owned();

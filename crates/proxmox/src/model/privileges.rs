@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use super::Release;
-use crate::client::Privileges;
+
+/// The privileges on a path; presence tells that they are granted.
+pub type Privileges = BTreeMap<String, BTreeMap<String, bool>>;
 
 /// The place of all guests.
 const ALL_GUESTS: &str = "/vms";

@@ -1,7 +1,7 @@
 //! Whether what is said of components can be, and whether castle knows their versions.
 
-use crate::components::{Component, ComponentName};
 use crate::model::{Castle, ComponentOwner};
+use crate::model::{Component, ComponentName};
 use crate::problem::{Code, Problem, Problems};
 
 pub(super) fn check(castle: &Castle, problems: &mut Problems) {

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::references::Look;
-use crate::components::{Component, ComponentName};
 use crate::inventory::pools;
 use crate::model::Castle;
+use crate::model::{Component, ComponentName};
 use crate::problem::{Code, Problem, Problems};
 use crate::span::Origin;
 use crate::yaml::{self, Limits};

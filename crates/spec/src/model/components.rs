@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::model::{Castle, ComponentOwner, ComponentSettings, Storage};
+use super::{Castle, ComponentOwner, ComponentSettings, Storage};
 use crate::shape::{Definitions, Reader, Resolved, Shape};
 use crate::span::Sourced;
 use crate::values::ComponentVersion;
@@ -153,6 +153,14 @@ pub struct WantedComponent {
     pub patches: Vec<String>,
     /// The file with its manifest, beside castle.yaml, if not upstream's.
     pub source: Option<String>,
+}
+
+impl WantedComponent {
+    /// Whether castle installs it.
+    #[must_use]
+    pub fn is_castles(&self) -> bool {
+        self.owner == ComponentOwner::Castle
+    }
 }
 
 impl Castle {

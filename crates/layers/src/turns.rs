@@ -1,0 +1,118 @@
+//! Which nodes change one after the other in a run, in which order, and how.
+
+use castle_engine::Restarts;
+use castle_spec::{Node, Role};
+
+/// How a node changes in its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Manner {
+    /// It takes up its configuration as it runs.
+    InPlace {
+        /// Whether its API server may be started again for that.
+        starts_api: bool,
+    },
+    /// It restarts.
+    Restart,
+}
+
+/// Which nodes change one after the other in a run, and what holds for the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rolling {
+    turns: Vec<(String, Manner)>,
+    otherwise: Restarts,
+}
+
+impl Rolling {
+    /// Whatever has to restart does so at once: nobody builds on this castle yet, or it is only looked at.
+    #[must_use]
+    pub fn at_once() -> Self {
+        Self::default()
+    }
+
+    /// These nodes change one after the other, and no other restarts. First those that stay up, for that may mend what ails the cluster. Then workers, for
+    /// they are missed the least; then control planes, the one that leads etcd last, so that it is handed on once.
+    #[must_use]
+    pub fn of(nodes: &[Node], mut manner: impl FnMut(&Node) -> Option<Manner>, leader: Option<&str>) -> Self {
+        let mut turns: Vec<(&Node, Manner)> =
+            nodes.iter().filter_map(|node| manner(node).map(|manner| (node, manner))).collect();
+        turns.sort_by_key(|(node, manner)| {
+            (*manner == Manner::Restart, node.role == Role::ControlPlane, leader == Some(node.name.value.as_str()))
+        });
+        let turns = turns.into_iter().map(|(node, manner)| (node.name.value.clone(), manner)).collect();
+        Self { turns, otherwise: Restarts::Never }
+    }
+
+    /// Whether no node has a turn.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// Who changes, in the order of their turns, and how.
+    pub(crate) fn turns(&self) -> &[(String, Manner)] {
+        &self.turns
+    }
+
+    fn manner(&self, node: &Node) -> Option<Manner> {
+        self.turns.iter().find(|(name, _)| *name == node.name.value).map(|(_, manner)| *manner)
+    }
+
+    /// Whether this node restarts in a turn.
+    pub(crate) fn has(&self, node: &Node) -> bool {
+        self.manner(node) == Some(Manner::Restart)
+    }
+
+    /// Whether the steps that make this node may restart it.
+    pub(crate) fn restarts(&self, node: &Node) -> Restarts {
+        if self.has(node) { Restarts::InTurn } else { self.otherwise }
+    }
+
+    /// Whether the step that gives this node its configuration may do so as it runs.
+    pub(crate) fn changes(&self, node: &Node) -> Restarts {
+        if self.manner(node).is_some() { Restarts::InTurn } else { self.otherwise }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "castle: blue
+platform: embedded
+talos: {version: v1.13.9}
+kubernetes: {version: v1.36.3}
+network: {cidr: 127.42.0.0/24, gateway: 127.42.0.1, nameservers: [127.42.0.1], vip: 127.42.0.10}
+nodes:
+  controlPlanes: {count: 3, firstAddress: 127.42.0.11}
+  workers: {count: 2, firstAddress: 127.42.0.21}
+secrets: embedded
+";
+
+    #[test]
+    fn workers_come_first_and_the_leader_of_etcd_last() {
+        let nodes = castle_spec::read(FILE.as_bytes()).nodes;
+        let restart = |is_so: bool| is_so.then_some(Manner::Restart);
+        let names = |rolling: Rolling| rolling.turns.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let turns = |leader| names(Rolling::of(&nodes, |node| restart(node.name.value != "blue-worker-1"), leader));
+        assert_eq!(turns(Some("blue-cp-1")), ["blue-worker-2", "blue-cp-2", "blue-cp-3", "blue-cp-1"]);
+        assert_eq!(turns(None), ["blue-worker-2", "blue-cp-1", "blue-cp-2", "blue-cp-3"]);
+        let rolling = Rolling::of(&nodes, |node| restart(node.name.value == "blue-cp-1"), None);
+        let restarts: Vec<Restarts> = nodes.iter().map(|node| rolling.restarts(node)).collect();
+        assert_eq!((restarts[0], &restarts[1..]), (Restarts::InTurn, [Restarts::Never; 4].as_slice()));
+    }
+
+    #[test]
+    fn those_that_stay_up_come_before_those_that_restart() {
+        let nodes = castle_spec::read(FILE.as_bytes()).nodes;
+        let manner = |node: &Node| match node.name.value.as_str() {
+            "blue-cp-2" => Some(Manner::InPlace { starts_api: true }),
+            "blue-cp-1" | "blue-worker-1" => Some(Manner::Restart),
+            _ => None,
+        };
+        let rolling = Rolling::of(&nodes, manner, None);
+        let turns: Vec<&str> = rolling.turns.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(turns, ["blue-cp-2", "blue-worker-1", "blue-cp-1"]);
+        // Its machine is not touched, and its configuration waits for its turn.
+        assert_eq!((rolling.restarts(&nodes[1]), rolling.changes(&nodes[1])), (Restarts::Never, Restarts::InTurn));
+    }
+}
