@@ -88,7 +88,7 @@ impl Foreign<'_> {
             if is_done && has_begun {
                 room.note_begun(true, held.lease.epoch()).await?;
             }
-            stand.remember(&room, is_done.then(|| stand.nodes(&placed)), held.lease.epoch()).await?;
+            stand.remember(&room, is_done.then(|| (stand.nodes(&placed), &*ground)), held.lease.epoch()).await?;
             let mut more = Map::new();
             more.insert("nodes".to_owned(), sight.candidates.iter().map(object).collect());
             more.insert("lineage".to_owned(), castle.lineage.clone().into());

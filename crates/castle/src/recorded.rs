@@ -6,12 +6,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use castle_engine::StateError;
+use castle_engine::{CastleId, StateError};
 use castle_layers::platform;
 use castle_layers::secrets::Strongroom;
 use castle_proxmox::client::Client;
-use castle_proxmox::model::Refusal;
-use castle_proxmox::steps::Record;
+use castle_proxmox::model::{Guest, Mark, Refusal};
+use castle_proxmox::steps::{Ground, Guests, Record};
+use castle_spec::Node;
 use serde_json::{Value, json};
 
 use crate::stand::Trouble;
@@ -28,6 +29,23 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn is_control_plane(&self) -> bool {
         self.is_control_plane
+    }
+
+    /// The guest that has its number and its name and not this castle's tags: the machine itself, which has lost its mark.
+    pub(crate) fn unmarked<'g>(&self, castle: &CastleId, guests: &'g Guests) -> Option<&'g Guest> {
+        let row = guests.get(&self.vmid).filter(|row| row.is_machine && row.name.as_ref() == Some(&self.name))?;
+        (!row.tags.is_superset(&Mark::tags_of(castle))).then_some(row)
+    }
+
+    /// Whether Proxmox, asked where the castle stands, proves that it is gone: its number is free, or another guest has it.
+    async fn is_gone(&self, ground: &Ground, guests: &Guests) -> Result<bool, Refusal> {
+        match guests.get(&self.vmid) {
+            Some(row) => {
+                let is_ours = row.tags.is_superset(&Mark::tags_of(&ground.castle));
+                Ok(!is_ours && row.name.as_ref().is_some_and(|name| *name != self.name))
+            }
+            None => ground.client.is_free(self.vmid).await,
+        }
     }
 
     fn read(node: &Value) -> Option<Self> {
@@ -68,6 +86,19 @@ fn listed_in(nodes: &Value) -> Vec<Machine> {
     nodes.as_array().into_iter().flatten().filter_map(Machine::read).collect()
 }
 
+/// The machines of one list, and those of another that are not in it.
+fn joined(nodes: &Value, others: &Value) -> Value {
+    let all = nodes.as_array().into_iter().flatten().chain(besides(nodes, others));
+    Value::Array(all.cloned().collect())
+}
+
+/// Those of another list that are not in this one.
+fn besides<'o>(nodes: &Value, others: &'o Value) -> Vec<&'o Value> {
+    let known: BTreeSet<u32> = listed_in(nodes).into_iter().map(|machine| machine.vmid).collect();
+    let is_new = |node: &&Value| Machine::read(node).is_some_and(|machine| !known.contains(&machine.vmid));
+    others.as_array().into_iter().flatten().filter(is_new).collect()
+}
+
 fn seen_at(payload: &Value, what: &str) -> String {
     payload[what]["seen"].as_str().unwrap_or_default().to_owned()
 }
@@ -81,7 +112,7 @@ impl Recorded {
     }
 
     /// What the record of the platform says of a life. Its version is that of the record around it.
-    fn of(payload: Value, generation: u64) -> Option<Self> {
+    pub(crate) fn of(payload: Value, generation: u64) -> Option<Self> {
         if payload["generation"] != generation {
             return None;
         }
@@ -152,23 +183,74 @@ impl Recorded {
         write(room, payload, epoch).await
     }
 
-    /// Writes down that these machines are there. What castle was about to make besides, and may have, is still to be looked for.
+    /// Writes down that these machines are there, beside those that were known to be: that one is not seen does not prove that it is gone. What castle
+    /// was about to make besides, and may have, is still to be looked for.
     pub(crate) async fn note_standing(room: &Strongroom, nodes: &Value, epoch: u64) -> Result<(), Trouble> {
         let recorded = Self::read(room).await.map_err(|error| Trouble::of(&error))?;
-        let standing: BTreeSet<u32> = listed_in(nodes).into_iter().map(|machine| machine.vmid).collect();
         let mut payload = Self::payload(room.generation, nodes);
-        if let Some(Self { making: (seen, _), payload: known, .. }) = &recorded {
-            let nodes = known["making"]["nodes"].as_array().into_iter().flatten();
-            let is_open = |node: &&Value| Machine::read(node).is_some_and(|made| !standing.contains(&made.vmid));
-            let open: Vec<&Value> = nodes.filter(is_open).collect();
+        if let Some(Self { making: (seen, _), going: _, machines: _, payload: known }) = &recorded {
+            payload["nodes"] = joined(nodes, &known["nodes"]);
+            let open = besides(nodes, &known["making"]["nodes"]);
             if !open.is_empty() {
                 payload["making"] = json!({"seen": seen, "nodes": open});
+            }
+            if !known["going"].is_null() {
+                payload["going"] = known["going"].clone();
             }
         }
         if recorded.is_some_and(|known| known.payload == payload) {
             return Ok(());
         }
         write(room, payload, epoch).await
+    }
+
+    /// What is written down of a castle that stands with these machines: they, and those that it had besides, unless they are proved to be gone.
+    pub(crate) async fn standing(&self, ground: &Ground, generation: u64, nodes: &Value) -> Result<Value, Refusal> {
+        let mut all = nodes.clone();
+        let known: Vec<Value> = [&self.payload["nodes"], &self.payload["making"]["nodes"]]
+            .into_iter()
+            .flat_map(|known| besides(nodes, known).into_iter().cloned())
+            .collect();
+        if !known.is_empty() {
+            let guests = ground.guests(ground.client.clock().monotonic()).await?;
+            for node in &known {
+                let Some(machine) = Machine::read(node) else { continue };
+                if !machine.is_gone(ground, &guests).await? {
+                    all = joined(&all, &json!([node]));
+                }
+            }
+        }
+        Ok(Self::payload(generation, &all))
+    }
+
+    /// The workers that the castle had, that none of these nodes is, and that are proved to be gone.
+    pub(crate) async fn departed(
+        &self,
+        ground: &Ground,
+        guests: &Guests,
+        nodes: &[Node],
+    ) -> Result<Vec<String>, Refusal> {
+        let is_wanted =
+            |machine: &Machine| nodes.iter().any(|node| node.vmid.0 == machine.vmid || node.name.value == machine.name);
+        let mut departed = Vec::new();
+        for machine in self.machines.iter().filter(|machine| !machine.is_control_plane && !is_wanted(machine)) {
+            if machine.is_gone(ground, guests).await? {
+                departed.push(machine.name.clone());
+            }
+        }
+        Ok(departed)
+    }
+
+    /// Whether castle itself is removing this one, or has.
+    pub(crate) fn is_going(&self, machine: &Machine) -> bool {
+        self.going.1.contains(&machine.vmid)
+    }
+
+    /// An older record with all that the newest one knows besides: what was written down since may still be there.
+    pub(crate) fn restored(older: &Value, newest: &Value) -> Value {
+        let mut payload = newest.clone();
+        payload["nodes"] = joined(&older["nodes"], &newest["nodes"]);
+        payload
     }
 
     /// Writes down that castle removes these, which it sees here: should it be cut off, they are known to be gone by its own hand.

@@ -20,6 +20,7 @@ use crate::keeping::{ANOTHER_LIFE, Kept};
 use crate::output::{Exit, Printer, table};
 use crate::recorded::{self, Machine, Recorded};
 use crate::stand::{Bounds, Identity, Stand, Trouble, while_held};
+use crate::standing::{UNMARKED, mark_again};
 use crate::vault::Chamber;
 
 /// What becomes of the castle itself once its guests are gone.
@@ -56,6 +57,8 @@ struct Site {
     unseen: Vec<String>,
     /// Machines that the state knows of, and that are not to be seen.
     missing: Vec<Machine>,
+    /// Those that are seen, and have lost their mark; each with its host.
+    unmarked: Vec<(Machine, String)>,
     /// Why nobody knows what the state knows.
     unknown: Option<String>,
 }
@@ -117,7 +120,10 @@ impl<'r> Removal<'r> {
             }
             if leftovers.is_empty() && driven.report.is_done() && identity.is_born && self.ending != Ending::Guests {
                 self.end(&site, identity.is_stored, &held.lease, printer).await?;
-            } else if !site.missing.is_empty() && site.unknown.is_none() && self.ending != Ending::Guests {
+            } else if !(site.missing.is_empty() && site.unmarked.is_empty())
+                && site.unknown.is_none()
+                && self.ending != Ending::Guests
+            {
                 held.lease.check().await?;
                 self.shrink(&site, &leftovers, held.lease.epoch()).await?;
             }
@@ -155,7 +161,9 @@ impl<'r> Removal<'r> {
                 (None, Some((error.to_string(), is_keyless)))
             }
         };
-        let ground = stand.ground_of(&now.castle, recorded.as_ref());
+        // Where only guests within the range are asked for, nothing else is.
+        let known = recorded.as_ref().filter(|_| self.ending != Ending::Guests);
+        let ground = stand.ground_of(&now.castle, known);
         let found = platform::found(&ground).await?;
         let is_new = |guest: &&Doomed| {
             goes(guest, self.keep_image) && !self.doomed.iter().any(|doomed| doomed.vmid == guest.vmid)
@@ -166,9 +174,15 @@ impl<'r> Removal<'r> {
         let is_ours =
             |guest: &&Doomed| matches!(guest.whose, Whose::Ours | Whose::Astray | Whose::Later(_) | Whose::Stuck);
         let seen: BTreeSet<u32> = found.iter().filter(is_ours).map(|guest| guest.vmid).collect();
-        let mut missing = Vec::new();
+        let (mut missing, mut unmarked) = (Vec::new(), Vec::new());
         if let Some(recorded) = &recorded {
-            missing = recorded.missing(&stand.client, &seen).await?;
+            let guests = ground.guests(Duration::ZERO).await?;
+            for machine in recorded.missing(&stand.client, &seen).await? {
+                match machine.unmarked(&now.castle, &guests) {
+                    Some(row) => unmarked.push((machine, row.host.clone())),
+                    None => missing.push(machine),
+                }
+            }
             let going = self.doomed.iter().map(|guest| guest.vmid).filter(|vmid| seen.contains(vmid));
             recorded.note_going(&room, going, stand.client.whereabouts(), epoch).await?;
         }
@@ -187,7 +201,7 @@ impl<'r> Removal<'r> {
             _ => None,
         };
         let (hosts, unseen) = self.hosts().await?;
-        Ok(Site { castle: now.castle, ground, hosts, unseen, missing, unknown })
+        Ok(Site { castle: now.castle, ground, hosts, unseen, missing, unmarked, unknown })
     }
 
     /// Whether machines were written down, readable or not.
@@ -269,7 +283,16 @@ impl<'r> Removal<'r> {
             }),
         }
         leftovers.extend(self.looked_for(&self.graph(site, &[])?, &site.castle, &Ok(None)).await);
-        if self.forgets || self.ending == Ending::Guests {
+        if self.ending == Ending::Guests {
+            return Ok(leftovers);
+        }
+        // What is seen is not taken for gone by anybody.
+        leftovers.extend(site.unmarked.iter().map(|(machine, host)| Leftover {
+            told: Some(format!("VM {} ({}) on {host}, which {UNMARKED}", machine.vmid, machine.name)),
+            next: mark_again(machine.vmid),
+            object: json!({"what": "unmarked", "vmid": machine.vmid, "name": machine.name, "host": host}),
+        }));
+        if self.forgets {
             return Ok(leftovers);
         }
         let forget = format!("castle down --forget-secrets {}", self.stand.kept.castle.castle.as_str());
@@ -461,7 +484,13 @@ impl<'r> Removal<'r> {
         let exit = conclude(self.verb, "gone", name, driven, more, printer);
         if exit == Exit::Done && site.unseen.is_empty() {
             let image = if self.keep_image { " but the image, which was to be kept" } else { "" };
-            printer.say(&format!("Nothing of {} is left on its hypervisor{image}.", self.stand.kept.name()));
+            let (name, vmids) = (self.stand.kept.name(), &self.stand.site.vmids);
+            printer.say(&match self.ending {
+                Ending::Guests => {
+                    format!("Nothing that bears the mark of {name} is left within {}-{}.", vmids.start(), vmids.end())
+                }
+                Ending::Life | Ending::Sleep => format!("Nothing of {name} is left on its hypervisor{image}."),
+            });
         }
         exit
     }

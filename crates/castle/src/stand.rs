@@ -301,7 +301,8 @@ impl Stand {
             vault::note_begun(&mut graph, keeping, &keys, &formed.quorum);
         }
         let leaving = self.leaving(ground, survey).await?;
-        platform::shrink(&mut graph, ground, design, &leaving, &formed.api);
+        let departed = self.departed(ground, room, survey).await?;
+        platform::shrink(&mut graph, ground, design, (&leaving, departed), &formed.api);
         self.furnishing().await?.raise(&mut graph, (castle, nodes), &formed, &self.removal);
         graph.build().map_err(|error| Trouble::of(&error))
     }
@@ -399,6 +400,13 @@ impl Stand {
         recorded.note_going(room, vmids, self.client.whereabouts(), epoch).await
     }
 
+    /// The workers that were this castle's, are not in its file any more, and have lost their machines.
+    async fn departed(&self, ground: &Ground, room: &Strongroom, survey: &Survey) -> Result<Vec<String>, Trouble> {
+        // Whoever cannot read the state is told so elsewhere.
+        let Ok(Some(recorded)) = Recorded::read(room).await else { return Ok(Vec::new()) };
+        Ok(recorded.departed(ground, &survey.guests, &self.kept.nodes).await?)
+    }
+
     /// The guests that leave: somebody agreed to it, where somebody was asked.
     async fn leaving(&self, ground: &Ground, survey: &Survey) -> Result<Vec<Doomed>, Fault> {
         let mut leaving = platform::leaving(ground, &self.site, survey, &self.kept.nodes).await?;
@@ -407,14 +415,23 @@ impl Stand {
     }
 
     /// Writes down what the platform layer consists of, unless that is known already; and what has been seen of the state.
-    pub(crate) async fn remember(&self, room: &Strongroom, nodes: Option<Value>, epoch: u64) -> Result<(), Trouble> {
+    pub(crate) async fn remember(
+        &self,
+        room: &Strongroom,
+        standing: Option<(Value, &Ground)>,
+        epoch: u64,
+    ) -> Result<(), Trouble> {
         let Some(state) = &room.state else { return Ok(()) };
         let mut state = state.lock().await;
-        if let Some(nodes) = nodes {
+        if let Some((nodes, ground)) = standing {
             let layer = platform::layer();
             let failed = |error: castle_engine::StateError| Trouble::of(&error);
-            let payload = Recorded::payload(room.generation, &nodes);
             let known = state.latest(&layer).await.map_err(failed)?;
+            let recorded = known.as_ref().and_then(|known| Recorded::of(known.payload.clone(), room.generation));
+            let payload = match recorded {
+                Some(recorded) => recorded.standing(ground, room.generation, &nodes).await?,
+                None => Recorded::payload(room.generation, &nodes),
+            };
             if known.is_none_or(|record| record.payload != payload) {
                 state.write(&layer, payload, epoch).await.map_err(failed)?;
             }

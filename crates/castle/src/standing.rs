@@ -31,6 +31,11 @@ pub(crate) async fn vanished(
     let ours = || survey.guests.values().filter(|row| is_marked(ground, row));
     let recorded = Recorded::read(room).await.map_err(|error| Trouble::Failed(kept.told(&error)))?;
     let is_written_down = recorded.as_ref().is_some_and(|recorded| !recorded.machines.is_empty());
+    if let Some(recorded) = &recorded
+        && let Some(fault) = unmarked(stand, recorded, ground, survey)
+    {
+        return Ok(Some(fault));
+    }
     if let (Some(recorded), true) = (&recorded, is_written_down && !ours().any(|row| !is_image(row.vmid))) {
         return Ok(Some(nothing_there(stand, recorded).await?));
     }
@@ -99,6 +104,31 @@ pub(crate) async fn taken(stand: &Stand, ground: &Ground, survey: &Survey) -> Re
         }
     }
     Ok(None)
+}
+
+/// Why nothing is raised while a machine of the castle that its file does not name, or none that it does, has lost its mark: nobody would ever remove it.
+/// One that the file names is told by its own step.
+fn unmarked(stand: &Stand, recorded: &Recorded, ground: &Ground, survey: &Survey) -> Option<Fault> {
+    let is_named = |machine: &Machine| stand.kept.nodes.iter().any(|node| node.vmid.0 == machine.vmid);
+    let sees_any = survey.guests.values().any(|row| is_marked(ground, row) && row.is_template() != Some(true));
+    let open = recorded.machines.iter().filter(|machine| !recorded.is_going(machine));
+    let lost: Vec<(&Machine, &Guest)> = open
+        .filter(|machine| !(sees_any && is_named(machine)))
+        .filter_map(|machine| Some((machine, machine.unmarked(&ground.castle, &survey.guests)?)))
+        .collect();
+    let (first, row) = lost.first()?;
+    let subject = format!("VM {} ({}) on {}", first.vmid, first.name, row.host);
+    Some(Fault::guard(subject, UNMARKED).next(mark_again(first.vmid)))
+}
+
+/// What is said of a machine of the castle that has no mark.
+pub(crate) const UNMARKED: &str = "is this castle's by its state and has no mark";
+
+/// How a machine of the castle that has no mark gets it back, or goes.
+pub(crate) fn mark_again(vmid: u32) -> String {
+    format!(
+        "castle adopt --foreign gives it its mark back, if castle.yaml names it; or remove it by hand, if you are sure: qm stop {vmid} && qm destroy {vmid}"
+    )
 }
 
 /// Why nothing is raised where none of the machines is to be seen that the state knows.

@@ -168,7 +168,7 @@ fn configure(plan: &Plan, node: &Node, machine: Machine, restarts: Restarts) -> 
     let configure = Configure::new(plan.wire.clone(), whom(node), machine, compose);
     let stands = plan.remembered.began.is_some();
     let objection = stands.then(|| -> Objection {
-        let objections = [kubernetes_upgrade(&plan.castle, node), taken_volume(node)];
+        let objections = [kubernetes_upgrade(&plan.castle, node), other_networks(node), taken_volume(node)];
         Box::new(move |differences| objections.iter().find_map(|objection| objection(differences)))
     });
     let configure = configure.only_if(release(&plan.castle)).unless(objection);
@@ -199,6 +199,29 @@ fn kubernetes_upgrade(castle: &Castle, node: &Node) -> Objection {
             "take the change back in castle.yaml; or upgrade the cluster by hand: talosctl --nodes {} upgrade-k8s --to {to}",
             node.address.value
         )))
+    })
+}
+
+/// Objects to other networks for a node that has some: nobody gives Pods and Services that are there other addresses, nor names under another domain.
+fn other_networks(node: &Node) -> Objection {
+    const NETWORKS: [(&str, &str); 3] = [
+        ("cluster.network.podSubnets", "the subnets of Pods"),
+        ("cluster.network.serviceSubnets", "the subnets of Services"),
+        ("cluster.network.dnsDomain", "the cluster's domain"),
+    ];
+    let name = node.name.value.clone();
+    Box::new(move |differences: &[Difference]| {
+        let (what, difference) = NETWORKS.iter().find_map(|(path, what)| {
+            differences.iter().find(|difference| difference.path.starts_with(path)).map(|difference| (what, difference))
+        })?;
+        let evidence = format!(
+            "has {} for {what}, and castle.yaml says {}: what stands keeps the addresses and names that it began with",
+            difference.is, difference.wanted
+        );
+        Some(
+            Fault::guard(&name, evidence)
+                .next("take the change back in castle.yaml; or castle rebirth, for a new castle"),
+        )
     })
 }
 

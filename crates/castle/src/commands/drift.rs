@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use castle_engine::{Impact, Outcome, Report};
+use castle_engine::{Fault, Impact, Outcome, Report};
 use castle_layers::cluster::Rolling;
-use castle_layers::layer_of;
+use castle_layers::{layer_of, platform};
 use clap::Args;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
@@ -14,7 +14,8 @@ use super::plan::planned;
 use crate::doors::Doors;
 use crate::drive::problems;
 use crate::output::{Exit, Printer, table};
-use crate::stand::{LOOKING, Stand, Trouble};
+use crate::stand::{LOOKING, Stand, Trouble, with_next};
+use crate::standing::vanished;
 
 /// How often `--watch` looks.
 const EVERY: Duration = Duration::from_secs(30);
@@ -68,17 +69,17 @@ pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer
     }
     let unseen = unseen.as_deref();
     if !args.watch {
-        let report = look(&stand).await?;
-        let found = differing(&stand, &report).await?;
-        return Ok(tell(&stand, &report, &found, unseen, printer));
+        let (report, guard) = look(&stand).await?;
+        let found = differing(&stand, &report, guard.as_ref()).await?;
+        return Ok(tell(&stand, &report, &found, (guard.as_ref(), unseen), printer));
     }
     let signals = doors.signals().map_err(|error| Trouble::of(&error))?;
     let mut last = None;
     loop {
-        let report = look(&stand).await?;
-        let now = differing(&stand, &report).await?;
+        let (report, guard) = look(&stand).await?;
+        let now = differing(&stand, &report, guard.as_ref()).await?;
         if last.as_ref() != Some(&now) {
-            tell(&stand, &report, &now, unseen, printer);
+            tell(&stand, &report, &now, (guard.as_ref(), unseen), printer);
             last = Some(now);
         }
         if let Either::Left(_) = select(signals.next(), stand.kept.doors.clock.sleep(EVERY)).await {
@@ -87,18 +88,27 @@ pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer
     }
 }
 
-async fn look(stand: &Stand) -> Result<Report, Trouble> {
+/// What looking tells, and why castle would not raise it at all, if it would not.
+async fn look(stand: &Stand) -> Result<(Report, Option<Fault>), Trouble> {
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, true);
     let window = stand.window(&identity.castle);
     let (survey, placed) = stand.lay_out(&ground, &window).await?;
     let graph = stand.raise(&ground, &window, &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
-    Ok(stand.look(&graph, &identity.castle).await)
+    let report = stand.look(&graph, &identity.castle).await;
+    Ok((report, vanished(stand, &window, &ground, &survey).await?))
 }
 
 /// All that is not as wanted: what `up` would change, what the cluster says is not so, and what is there and wanted no more.
-async fn differing(stand: &Stand, report: &Report) -> Result<Vec<Drifted>, Trouble> {
+async fn differing(stand: &Stand, report: &Report, guard: Option<&Fault>) -> Result<Vec<Drifted>, Trouble> {
     let mut found = Vec::new();
+    found.extend(guard.map(|fault| Drifted {
+        step: platform::layer().to_string(),
+        what: with_next(fault).replace("\n  next: ", "; next: "),
+        is: None,
+        wanted: None,
+        is_ours: false,
+    }));
     for (step, change) in planned(report) {
         let one = |what: &str, is: &Option<String>, wanted: &Option<String>| Drifted {
             step: step.clone(),
@@ -136,11 +146,18 @@ async fn differing(stand: &Stand, report: &Report) -> Result<Vec<Drifted>, Troub
 }
 
 /// Tells what differs, and if what is inside of the cluster was not looked at, why.
-fn tell(stand: &Stand, report: &Report, found: &[Drifted], unseen: Option<&str>, printer: &mut Printer) -> Exit {
+fn tell(
+    stand: &Stand,
+    report: &Report,
+    found: &[Drifted],
+    (guard, unseen): (Option<&Fault>, Option<&str>),
+    printer: &mut Printer,
+) -> Exit {
     let counted = |guarded| {
         report.ended(move |outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded == guarded)).count()
     };
-    let (failed, guarded) = (counted(false) + usize::from(unseen.is_some()), counted(true));
+    let (failed, guarded) =
+        (counted(false) + usize::from(unseen.is_some()), counted(true) + usize::from(guard.is_some()));
     let rows: Vec<[String; 2]> = found.iter().map(|drifted| [drifted.step.clone(), drifted.words()]).collect();
     match (found.is_empty(), failed) {
         (true, 0) => printer.say(&format!("Nothing has drifted: {} is as its file says.", stand.kept.name())),

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use castle_engine::{Layer, Record, State, StateError, Taking, lineage};
-use castle_layers::secrets;
+use castle_layers::{platform, secrets};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -9,6 +9,7 @@ use crate::commands::confirm::confirmed;
 use crate::doors::Doors;
 use crate::keeping::{ANOTHER_LIFE, Kept};
 use crate::output::{Exit, Printer, ago, table};
+use crate::recorded::Recorded;
 
 /// Look at what castle remembers of a castle, and bring an older memory back
 #[derive(Debug, Args)]
@@ -115,6 +116,15 @@ async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &m
     let record = state.read(layer, serial).await.map_err(|error| error.to_string())?;
     let life =
         record.payload["generation"].as_u64().filter(|life| *layer == secrets::layer() && *life != castle.generation);
+    let machines = (*layer == platform::layer()).then(|| record.payload.clone());
+    if let Some(life) = machines.as_ref().and_then(|machines| machines["generation"].as_u64())
+        && life != castle.generation
+    {
+        let (name, now) = (kept.name(), castle.generation);
+        let why = format!("record {serial} of {layer} is of life {life}, and {name} is in life {now}");
+        let next = "castle state history secrets, and castle state restore secrets SERIAL brings a life back, with its own secrets";
+        return Ok(printer.refused("state", &format!("{why}\n  next: {next}")));
+    }
     let back = life.map_or(String::new(), |life| {
         format!(", and go back from life {} to life {life}, which it is of", castle.generation)
     });
@@ -128,7 +138,19 @@ async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &m
         let _ = held.lease.release().await;
         return Err(kept.moved_on(ANOTHER_LIFE));
     }
-    let mut written = state.restore(layer, serial, held.lease.epoch()).await.map_err(|error| error.to_string());
+    let epoch = held.lease.epoch();
+    let newest = match machines {
+        Some(_) => state.latest(layer).await.ok().flatten(),
+        None => None,
+    };
+    let written = match (machines, newest) {
+        // What was made since may still be there.
+        (Some(machines), Some(newest)) => {
+            state.write(layer, Recorded::restored(&machines, &newest.payload), epoch).await
+        }
+        _ => state.restore(layer, serial, epoch).await,
+    };
+    let mut written = written.map_err(|error| error.to_string());
     if let (Ok(_), Some(life)) = (&written, life)
         && let Err(error) = lineage::go_back(kept.store.as_ref(), &castle, life).await
     {

@@ -125,9 +125,16 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
     if let Some(revision) = &revision {
         printer.say(&format!("\nFlux has applied {revision}."));
     }
-    let standing = report.is_done() && unseen.is_none();
+    let guard = vanished(&stand, &window, &ground, &survey).await?;
+    let standing = report.is_done() && unseen.is_none() && guard.is_none();
     let life = identity.castle.generation;
     let closing = match (standing, identity.is_born && is_there) {
+        (false, true)
+            if report.is_done()
+                && let Some(fault) = &guard =>
+        {
+            format!("\n{} is not as its file says.\n{}", stand.kept.name(), with_next(fault))
+        }
         (true, _) => format!("\n{} stands as its file says (life {life}).", stand.kept.name()),
         (false, true) if report.is_done() => {
             format!("\n{} is as its file says as far as castle looked. {UNSEEN}.", stand.kept.name())
@@ -137,8 +144,8 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
             stand.kept.name(),
             args.path.display()
         ),
-        (false, false) => match vanished(&stand, &window, &ground, &survey).await? {
-            Some(fault) => format!("\n{}", with_next(&fault)),
+        (false, false) => match &guard {
+            Some(fault) => format!("\n{}", with_next(fault)),
             None => format!("\n{} does not stand: castle up {}", stand.kept.name(), args.path.display()),
         },
     };

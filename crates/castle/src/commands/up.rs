@@ -157,7 +157,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         let graph = stand.raise(&ground, &room, &survey, &placed, (RAISING, &rolling)).await?;
         let driven = stand.drive("up", graph, &castle, layers.clone(), &held.lease, printer).await?;
         let mut more = Map::new();
-        let known = driven.report.is_done().then(|| stand.nodes(&placed));
+        let known = driven.report.is_done().then(|| (stand.nodes(&placed), &*ground));
         let remembered = stand.remember(&room, known, held.lease.epoch()).await;
         if driven.report.is_done() {
             // Where something went wrong, that is what is told.

@@ -57,12 +57,12 @@ pub async fn leaving(ground: &Ground, site: &Site, survey: &Survey, nodes: &[Nod
 }
 
 /// Adds the steps that let go of nodes which the file does not name any more, one after the other: sent away, its machine removed, forgotten,
-/// and the copies of volumes that it had made up for before the next one goes.
+/// and the copies of volumes that it had made up for before the next one goes. Those that have departed without their machines are forgotten.
 pub fn shrink(
     graph: &mut GraphBuilder,
     ground: &Arc<Ground>,
     design: Design<'_>,
-    leaving: &[Doomed],
+    (leaving, departed): (&[Doomed], Vec<String>),
     api: &Handle<Api>,
 ) {
     let castle = design.castle.castle.as_str();
@@ -104,7 +104,7 @@ pub fn shrink(
     }
     let left = id("nodes", "left");
     let wanted = design.nodes.iter().map(|node| node.name.value.clone());
-    let step = Left::new(castle, wanted, Vec::new());
+    let step = Left::new(castle, wanted, departed);
     // A machine that nobody could look at may still be one that was sent away.
     let is_known = |vmid: &u32| leaving.iter().any(|guest| guest.vmid == *vmid);
     // A copy is none, and what castle had only begun to make has joined nothing.

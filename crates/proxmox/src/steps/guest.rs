@@ -92,9 +92,28 @@ impl MakeGuest {
         let moved = || Fault::new(Class::RefusedBeforeEffect, self.subject(), format!("is no longer on {host}"));
         let config = self.ground.settled(row).await?.ok_or_else(moved)?;
         let mark = self.ground.guard(vmid, &self.wanted.name, &config).await?;
+        if self.wanted.deviations(&config).iter().any(|deviation| deviation.remedy == Remedy::Replace) {
+            return Err(self.irreplaceable(&config));
+        }
         let running = client.is_running(&host, vmid).await?.ok_or_else(moved)?;
         let live = if running { client.live_config(&host, vmid).await? } else { None };
         Ok(Sight::There(Box::new(There { host, config, live, pool: row.pool.clone(), mark })))
+    }
+
+    /// That only another machine would be as wanted.
+    fn irreplaceable(&self, config: &Config) -> Fault {
+        let lost = self.wanted.deviations(config).into_iter().filter(|deviation| deviation.remedy == Remedy::Replace);
+        let lost: Vec<String> = lost
+            .map(|Deviation { option, is, wanted, .. }| {
+                format!("{option} ({}, wanted {wanted})", is.unwrap_or_else(|| "absent".to_owned()))
+            })
+            .collect();
+        let evidence = format!(
+            "would have to be destroyed and made anew for its {}, and castle does not do that to a node by itself",
+            lost.join(", ")
+        );
+        Fault::guard(self.subject(), evidence)
+            .next("give it in castle.yaml the sizes and the storage that it has, or: castle down, then castle up")
     }
 
     async fn clone_from(&self, template: &Template, operation: &Operation) -> Result<(), Fault> {
@@ -165,13 +184,7 @@ impl MakeGuest {
                 client.run(&subject, Method::POST, &path("status/reboot"), &form, Bound::SHORT).await?;
                 self.wait_until_it_runs(&there.host).await?;
             }
-            _ => {
-                return Err(Fault::guard(
-                    subject,
-                    "would have to be destroyed and made anew, and castle does not do that to a node by itself",
-                )
-                .next("restore the sizes and the storage that it has, or: castle down, then castle up"));
-            }
+            _ => return Err(self.irreplaceable(&there.config)),
         }
         Ok(())
     }
@@ -268,12 +281,7 @@ impl Step for MakeGuest {
             Sight::There(there) => there,
         };
         let deviations = self.wanted.deviations(&there.config);
-        let (lost, rest): (Vec<_>, Vec<_>) =
-            deviations.into_iter().partition(|deviation| deviation.remedy == Remedy::Replace);
-        if !lost.is_empty() {
-            return change("replace", Impact::Replace, &lost);
-        }
-        if let Some(grow) = rest.iter().find(|deviation| matches!(deviation.remedy, Remedy::Grow(_))) {
+        if let Some(grow) = deviations.iter().find(|deviation| matches!(deviation.remedy, Remedy::Grow(_))) {
             return change("resize", Impact::InPlace, std::slice::from_ref(grow));
         }
         let writes = self.writes(there);

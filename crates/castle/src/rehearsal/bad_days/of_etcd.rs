@@ -42,7 +42,7 @@ pub(super) fn lose(life: &Life, name: &str) {
 }
 
 /// The castle's file says this from now on.
-fn edit(life: &Life, from: &str, to: &str) {
+pub(super) fn edit(life: &Life, from: &str, to: &str) {
     assert!(THREE.contains(from), "{from}");
     life.disk().tamper(&Path::new(HOME).join("castle.yaml"), THREE.replace(from, to).into_bytes());
 }

@@ -11,6 +11,7 @@ use super::super::life::{At, Kill};
 use super::super::promises::forget;
 use super::super::script::STATE;
 use super::of_etcd::{identity, lose, three};
+use super::of_sight::blind;
 use super::*;
 
 fn two_hosts() -> Arc<Script> {
@@ -132,22 +133,9 @@ fn a_record_of_an_earlier_life_brings_the_castle_back() {
         };
         let serial = newest(&life);
         // Nothing is to be seen, and somebody says that all is gone.
-        let guests = life.datacenter.look().guests;
-        let hidden: Vec<(u32, String)> = guests
-            .iter()
-            .filter_map(|(vmid, guest)| Some((*vmid, guest.config.get("description")?.clone())))
-            .filter(|(_, description)| description.contains("Made by castle"))
-            .collect();
-        let tags: BTreeMap<u32, Option<String>> =
-            hidden.iter().map(|(vmid, _)| (*vmid, guests[vmid].config.get("tags").cloned())).collect();
-        for (vmid, _) in &hidden {
-            assert!(life.datacenter.change_guest(*vmid, &[("description", None), ("tags", None)]));
-        }
+        blind(&life, true);
         hold(&life.run(&["down", "--forget-secrets", "blue"]).await, Exit::Done, &["taken for gone"]);
-        for (vmid, description) in &hidden {
-            let options = [("description", Some(description.as_str())), ("tags", tags[vmid].as_deref())];
-            assert!(life.datacenter.change_guest(*vmid, &options));
-        }
+        blind(&life, false);
         assert_ne!(state(&life), before);
         hold(
             &life.run(&["plan"]).await,

@@ -14,7 +14,7 @@ use super::of_identity::vaulted;
 use super::*;
 
 /// From now on the token shows no guest, or all of them again.
-fn blind(life: &Life, is_blind: bool) {
+pub(super) fn blind(life: &Life, is_blind: bool) {
     if is_blind {
         life.datacenter.revoke(EMBEDDED_TOKEN_ID, "VM.Audit");
     } else {
@@ -154,9 +154,13 @@ fn a_castle_of_which_only_a_part_went_goes_on_in_its_life() {
         let worker = vmid(&life, "blue-worker-1");
         let config = life.datacenter.look().guests[&worker].config.clone();
         assert!(life.datacenter.change_guest(worker, &[("description", None), ("tags", None)]));
-        hold(&life.run(&["down", "--yes"]).await, Exit::Failed, &["may still be there: blue-worker-1"]);
+        hold(&life.run(&["down", "--yes"]).await, Exit::Failed, &["still there: VM 1010 (blue-worker-1)"]);
         assert!(control_planes(&life).iter().all(|vmid| !guests(&life).contains(vmid)));
-        hold(&life.run(&["up"]).await, Exit::Refused, &["none of its machines is to be seen: blue-worker-1"]);
+        hold(
+            &life.run(&["up"]).await,
+            Exit::Refused,
+            &["VM 1010 (blue-worker-1) on pve: is this castle's by its state and has no mark"],
+        );
         let options = ["description", "tags"].map(|option| (option, config.get(option).map(String::as_str)));
         assert!(life.datacenter.change_guest(worker, &options));
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
