@@ -1,4 +1,4 @@
-//! What CI does: the quick things first.
+//! What CI does, in three tiers: what one asks after every change, all that needs no outside program, and the rest.
 
 use std::process::Command;
 use std::time::Instant;
@@ -22,16 +22,21 @@ const SKIPPED: &str = "CASTLE_SKIPPED";
 const DRAW: &str = "CASTLE_DRAW";
 
 /// Returns what was not run for want of time, or of something else.
-type Step = (&'static str, fn(&Budget) -> Result<Vec<String>>);
+type Step = fn(&Budget) -> Result<Vec<String>>;
 
-const STEPS: [Step; 9] = [
-    ("format", |_| all(cargo().args(["fmt", "--all", "--check"]))),
-    ("tidy", |_| tidy::run().map(|()| Vec::new())),
-    ("licences", |_| deny::run().map(|()| Vec::new())),
-    ("clippy", |_| {
-        all(cargo().args(["clippy", "--locked", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
-    }),
-    ("test", |_| test()),
+const FORMAT: (&str, Step) = ("format", |_| all(cargo().args(["fmt", "--all", "--check"])));
+const TIDY: (&str, Step) = ("tidy", |_| tidy::run().map(|()| Vec::new()));
+const LICENCES: (&str, Step) = ("licences", |_| deny::run().map(|()| Vec::new()));
+const CLIPPY: (&str, Step) = ("clippy", |_| {
+    all(cargo().args(["clippy", "--locked", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
+});
+
+/// What one asks after every change.
+const QUICK: [(&str, Step); 5] = [FORMAT, TIDY, LICENCES, CLIPPY, ("unit tests", |_| units())];
+/// All that needs no outside program.
+const TEST: [(&str, Step); 5] = [FORMAT, TIDY, LICENCES, CLIPPY, ("test", |_| test())];
+/// What CI does besides.
+const REST: [(&str, Step); 4] = [
     ("mutants", |_| planted()),
     ("doc", |_| {
         let mut doc = cargo();
@@ -41,8 +46,26 @@ const STEPS: [Step; 9] = [
     ("peers", |budget| peers::run_within(&peers::Args::default(), budget)),
 ];
 
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Args {
+    /// Only what comes after `cargo xtask test`
+    #[arg(long)]
+    after_test: bool,
+}
+
 fn all(command: &mut Command) -> Result<Vec<String>> {
     shell::run(command).map(|()| Vec::new())
+}
+
+/// The crates whose unit tests live through whole castles.
+const SLOW: [&str; 2] = ["castle", "castle-datacenter"];
+
+/// Runs the tests beside the code, where they take no more than seconds.
+fn units() -> Result<Vec<String>> {
+    let mut tests = cargo();
+    tests.args(["test", "--locked", "--quiet", "--workspace", "--lib"]);
+    tests.args(SLOW.iter().flat_map(|name| ["--exclude", name]));
+    all(&mut tests)
 }
 
 /// Runs all tests, and returns those that were skipped for want of something. Where `CI` is set, a skip is a failure of its test.
@@ -67,17 +90,33 @@ fn planted() -> Result<Vec<String>> {
     mutants::run_within(&mutants::Args::share(MUTANTS_MINUTES, commit.trim().to_owned()))
 }
 
-pub(crate) fn run() -> Result<()> {
+/// Everything, or what `cargo xtask test` leaves.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let tested = if args.after_test { &[][..] } else { &TEST };
+    walk("CI", &[tested, &REST].concat())
+}
+
+/// What one asks after every change.
+pub(crate) fn quick() -> Result<()> {
+    walk("quick", &QUICK)
+}
+
+/// All that needs no outside program.
+pub(crate) fn tests() -> Result<()> {
+    walk("test", &TEST)
+}
+
+fn walk(what: &str, steps: &[(&str, Step)]) -> Result<()> {
     let budget = Budget::of_minutes(PEERS_MINUTES);
     let (mut times, mut not_run) = (Vec::new(), Vec::new());
-    for (name, step) in STEPS {
+    for (name, step) in steps {
         println!("\n== {name}");
         let start = Instant::now();
-        let left_out = step(&budget).with_context(|| format!("CI stopped at: {name}"))?;
+        let left_out = step(&budget).with_context(|| format!("{what} stopped at: {name}"))?;
         not_run.extend(left_out.into_iter().map(|what| format!("{name}: {what}")));
         times.push(format!("{name} {:.0} s", start.elapsed().as_secs_f64()));
     }
-    println!("\nCI passed: {}", times.join(", "));
+    println!("\n{what} passed: {}", times.join(", "));
     if !not_run.is_empty() {
         println!(
             "\nNOT RUN ({}), for something is not there, or takes longer than CI has for it ({PEERS_MINUTES} minutes for building peers, \

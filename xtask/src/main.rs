@@ -24,9 +24,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// What one asks after every change: format, house rules, licences, lints, and the tests that take seconds
+    Quick,
+    /// The same, and all tests that need no outside program
+    Test,
     /// Everything CI does, in its order
-    Ci,
-    /// Write the files that are made from the types: the schema and the reference page
+    Ci(ci::Args),
+    /// Write the files that are made of others: the schema, the reference page, the words of Talos
     Generate,
     /// Check licences, bans and sources of all dependencies against deny.toml
     Deny,
@@ -44,7 +48,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Ci => ci::run(),
+        Command::Quick => ci::quick(),
+        Command::Test => ci::tests(),
+        Command::Ci(args) => ci::run(&args),
         Command::Generate => generate::run(),
         Command::Deny => deny::run(),
         Command::Readme(args) => readme::run(&args),

@@ -25,6 +25,7 @@ pub(crate) fn run() -> Result<()> {
         files += 1;
         let is_made = name.ends_with(".snap")
             || name.starts_with("fuzz/corpus/")
+            || name.contains("/src/generated/")
             || name.ends_with(".lock")
             || name.ends_with(".patch")
             || name.ends_with("go.sum");

@@ -24,7 +24,7 @@ mod tls;
 pub use client::{Client, DEADLINE, IDLE_CONNECTIONS, IDLE_TIME, LIMIT};
 pub use endpoint::{Endpoint, EndpointError};
 pub use hyper::body::Bytes;
-pub use hyper::{Method, Request, StatusCode, header};
+pub use hyper::{Method, StatusCode, header};
 pub use link::Stream;
 pub use message::{Answer, Ask, Failure};
 pub use tls::{Identity, Trust, TrustError};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use hyper::body::Bytes;
 use hyper::header::HeaderMap;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, StatusCode};
 use thiserror::Error;
 
 /// What is asked. Its `Debug` shows neither the query nor the body, and of sensitive headers only the names.
@@ -33,15 +33,6 @@ impl Ask {
     pub fn new(method: Method, path_and_query: &str) -> Self {
         let path_and_query = path_and_query.to_owned();
         Self { method, path_and_query, headers: HeaderMap::new(), body: Bytes::new(), fresh: false }
-    }
-}
-
-impl<B: Into<Bytes>> From<Request<B>> for Ask {
-    /// A request that somebody else has put together; of its address, path and query count.
-    fn from(request: Request<B>) -> Self {
-        let (head, body) = request.into_parts();
-        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        Self { headers: head.headers, body: body.into(), ..Self::new(head.method, path) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The client of one API: one request, one answer, or one trouble with its class.
 
 mod discovery;
+mod request;
 mod trouble;
 mod watch;
 mod words;
@@ -13,14 +14,11 @@ use castle_http::header::{HeaderMap, HeaderName, HeaderValue};
 use castle_http::{Ask, Bytes, Client, Endpoint, Identity, Method, Trust};
 use castle_seams::{Clock, Dial};
 use futures_util::stream::{self, StreamExt};
-use kube_core::Request;
-use kube_core::params::{
-    DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective,
-    WatchParams,
-};
 use serde_json::{Map, Value, json};
 
-use crate::model::{Kind, MANAGER, Object};
+use crate::model::{Kind, Object};
+
+use request::Request;
 
 pub use discovery::{Resource, Served};
 pub use trouble::{Rival, Trouble};
@@ -125,8 +123,7 @@ impl Api {
     /// [`Trouble`] if the API does not say.
     pub async fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Result<Option<Object>, Trouble> {
         let Some(resource) = self.resource(kind).await? else { return Ok(None) };
-        let request = Request::new(resource.path(namespace)).get(name, &GetParams::default());
-        match self.send(request).await {
+        match self.send(Request::get(&resource, namespace, name)?).await {
             Ok(value) => Object::told(value, kind).map(Some).ok_or_else(|| Trouble::nonsense("an object")),
             Err(trouble) if trouble.is_absent() => Ok(None),
             Err(trouble) => Err(trouble),
@@ -142,22 +139,17 @@ impl Api {
         let Some(resource) = self.resource(kind).await? else {
             return Ok(Listed { objects: Vec::new(), version: String::new() });
         };
-        let request = Request::new(resource.path(&scope.namespace));
-        let mut params = ListParams {
-            limit: Some(PAGE),
-            label_selector: given(&scope.labels),
-            field_selector: given(&scope.fields),
-            ..ListParams::default()
-        };
-        let mut objects = Vec::new();
+        let (mut objects, mut after) = (Vec::new(), String::new());
         for _ in 0..PAGES {
-            let mut page = self.send(request.list(&params)).await?;
+            let request = Request::about_all(&resource, &scope.namespace).with("limit", &PAGE.to_string());
+            let request = request.with("labelSelector", &scope.labels).with("fieldSelector", &scope.fields);
+            let mut page = self.send(request.with("continue", &after)).await?;
             let Value::Array(items) = page["items"].take() else { return Err(Trouble::nonsense("a list")) };
             objects.extend(items.into_iter().filter_map(|item| Object::told(item, kind)));
             let text = |key: &str| page["metadata"][key].as_str().unwrap_or_default().to_owned();
             match text("continue") {
                 token if token.is_empty() => return Ok(Listed { objects, version: text("resourceVersion") }),
-                token => params.continue_token = Some(token),
+                token => after = token,
             }
         }
         Err(Trouble::nonsense("a list that ends"))
@@ -171,16 +163,11 @@ impl Api {
     pub async fn apply(&self, object: &Object, mode: Mode) -> Result<Applied, Trouble> {
         let kind = object.kind();
         let resource = self.resource(&kind).await?.ok_or_else(|| Trouble::NotServed(kind.clone()))?;
-        let params = PatchParams {
-            dry_run: mode != Mode::Real,
-            // What is kept is never had by force.
-            force: mode == Mode::Suppose,
-            field_manager: Some(MANAGER.to_owned()),
-            field_validation: Some(ValidationDirective::Strict),
-        };
-        let request = Request::new(resource.path(object.namespace()));
-        let request = request.patch(object.name(), &params, &Patch::Apply(object.value()));
-        let (status, value) = self.exchange(ask_of(request)?).await?;
+        let request = Request::apply(&resource, object.namespace(), object.name(), object.value())?;
+        // What is kept is never had by force.
+        let force = if mode == Mode::Suppose { "true" } else { "" };
+        let request = request.meant(mode).with("force", force).by_castle().with("fieldValidation", "Strict");
+        let (status, value) = self.exchange(request.ask()).await?;
         let object = Object::told(value, &kind).ok_or_else(|| Trouble::nonsense("an object"))?;
         Ok(Applied { object, is_new: status == 201 })
     }
@@ -202,17 +189,15 @@ impl Api {
     pub async fn amend(&self, seen: &Object, metadata: Map<String, Value>, spec: &Value) -> Result<(), Trouble> {
         let kind = seen.kind();
         let resource = self.resource(&kind).await?.ok_or_else(|| Trouble::NotServed(kind.clone()))?;
-        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let mut metadata = metadata;
         for precondition in ["uid", "resourceVersion"] {
             metadata.insert(precondition.to_owned(), seen.at(&format!("/metadata/{precondition}")).clone());
         }
-        let request = Request::new(resource.path(seen.namespace()));
         let mut patch = json!({ "metadata": metadata });
         if spec.as_object().is_some_and(|spec| !spec.is_empty()) {
             patch["spec"] = spec.clone();
         }
-        self.send(request.patch(seen.name(), &params, &Patch::Merge(patch))).await.map(drop)
+        self.send(Request::merge(&resource, seen.namespace(), seen.name(), &patch)?).await.map(drop)
     }
 
     /// Changes these fields of the very object that was seen, whatever else has changed in it since.
@@ -222,10 +207,8 @@ impl Api {
     /// [`Trouble`] if it is not accepted. One that is gone already, or is another by now, is none.
     pub async fn alter(&self, seen: &Object, labels: &Value, spec: &Value) -> Result<(), Trouble> {
         let Some(resource) = self.resource(&seen.kind()).await? else { return Ok(()) };
-        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patch = json!({"metadata": {"uid": seen.at("/metadata/uid"), "labels": labels}, "spec": spec});
-        let request = Request::new(resource.path(seen.namespace()));
-        match self.send(request.patch(seen.name(), &params, &Patch::Merge(patch))).await {
+        match self.send(Request::merge(&resource, seen.namespace(), seen.name(), &patch)?).await {
             Err(trouble) if !trouble.is_absent() && !trouble.is_conflict() => Err(trouble),
             _ => Ok(()),
         }
@@ -244,10 +227,8 @@ impl Api {
             "metadata": {"name": pod.name(), "namespace": pod.namespace()},
             "deleteOptions": {"preconditions": {"uid": pod.at("/metadata/uid")}},
         });
-        let params = PostParams { dry_run: mode != Mode::Real, ..PostParams::default() };
-        let request = Request::new(resource.path(pod.namespace()));
-        let request = request.create_subresource("eviction", pod.name(), &params, eviction.to_string().into_bytes());
-        match self.send(request).await {
+        let request = Request::create_below(&resource, (pod.namespace(), pod.name()), "eviction", &eviction)?;
+        match self.send(request.meant(mode)).await {
             Err(trouble) if !trouble.is_conflict() => Err(trouble),
             _ => Ok(()),
         }
@@ -260,11 +241,11 @@ impl Api {
     /// [`Trouble`] if that is refused. One that is gone already, or is another by now, is none.
     pub async fn delete(&self, seen: &Object) -> Result<(), Trouble> {
         let Some(resource) = self.resource(&seen.kind()).await? else { return Ok(()) };
-        let uid = Some(seen.text("/metadata/uid").to_owned()).filter(|uid| !uid.is_empty());
-        let preconditions = Some(Preconditions { uid, resource_version: None });
-        let params = DeleteParams { preconditions, ..DeleteParams::background() };
-        let request = Request::new(resource.path(seen.namespace()));
-        match self.send(request.delete(seen.name(), &params)).await {
+        let mut options = json!({"propagationPolicy": "Background"});
+        if let uid @ Value::String(_) = seen.at("/metadata/uid") {
+            options["preconditions"] = json!({ "uid": uid });
+        }
+        match self.send(Request::delete(&resource, seen.namespace(), seen.name(), &options)?).await {
             Err(trouble) if !trouble.is_absent() && !trouble.is_conflict() => Err(trouble),
             _ => Ok(()),
         }
@@ -277,12 +258,11 @@ impl Api {
     /// [`Trouble`] if there is nothing to be seen.
     pub async fn watch(&self, kind: &Kind, scope: &Scope, version: &str) -> Result<Watch, Trouble> {
         let resource = self.resource(kind).await?.ok_or_else(|| Trouble::NotServed(kind.clone()))?;
-        let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
-        let mut params = WatchParams::default().timeout(seconds);
-        params.label_selector = given(&scope.labels);
-        params.field_selector = given(&scope.fields);
-        let request = Request::new(resource.path(&scope.namespace)).watch(&params, version);
-        let mut ask = ask_of(request)?;
+        let request = Request::about_all(&resource, &scope.namespace).with("watch", "true");
+        let request = request.with("timeoutSeconds", &WATCH.as_secs().to_string());
+        let request = request.with("fieldSelector", &scope.fields).with("labelSelector", &scope.labels);
+        let request = request.with("allowWatchBookmarks", "true").with("resourceVersion", version);
+        let mut ask = request.ask();
         ask.headers.extend(self.headers.clone());
         let mut stream = self.http.open(&ask).await?;
         if stream.status.is_success() {
@@ -343,8 +323,8 @@ impl Api {
         Ok(self.discover().await?.resource(kind).cloned())
     }
 
-    async fn send(&self, asked: Asked) -> Result<Value, Trouble> {
-        self.told(ask_of(asked)?).await
+    async fn send(&self, request: Request) -> Result<Value, Trouble> {
+        self.told(request.ask()).await
     }
 
     async fn told(&self, ask: Ask) -> Result<Value, Trouble> {
@@ -365,15 +345,3 @@ impl Api {
 
 /// Under this name an API in memory is told the certificate, as base64, where there is no TLS to say it.
 const CERTIFICATE: &str = "castle-client-certificate";
-
-/// A selector, if there is one.
-fn given(selector: &str) -> Option<String> {
-    (!selector.is_empty()).then(|| selector.to_owned())
-}
-
-/// A question that kube's core has put together.
-type Asked = Result<castle_http::Request<Vec<u8>>, kube_core::request::Error>;
-
-fn ask_of(asked: Asked) -> Result<Ask, Trouble> {
-    asked.map(Ask::from).map_err(|error| Trouble::Unfit(error.to_string()))
-}

@@ -2,14 +2,64 @@
 
 use std::collections::BTreeMap;
 
-use kube_core::discovery::v2::{ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscoveryList};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Trouble;
+use super::words::given_or_default;
 use crate::model::Kind;
 
 /// Everything at once, please.
-pub(super) const ACCEPT: &str = ACCEPT_AGGREGATED_DISCOVERY_V2;
+pub(super) const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// What one path tells: `APIGroupDiscoveryList`.
+#[derive(Deserialize)]
+struct Groups {
+    items: Vec<Group>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Group {
+    #[serde(deserialize_with = "given_or_default")]
+    metadata: Named,
+    #[serde(deserialize_with = "given_or_default")]
+    versions: Vec<Version>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Version {
+    version: String,
+    #[serde(deserialize_with = "given_or_default")]
+    resources: Vec<Told>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answering {
+    kind: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Told {
+    resource: String,
+    #[serde(deserialize_with = "given_or_default")]
+    response_kind: Answering,
+    scope: String,
+    singular_resource: String,
+    #[serde(deserialize_with = "given_or_default")]
+    short_names: Vec<String>,
+    #[serde(deserialize_with = "given_or_default")]
+    verbs: Vec<String>,
+}
 
 /// Where objects of one kind are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,22 +101,22 @@ pub struct Served {
 impl Served {
     /// Adds what one path told.
     pub(super) fn add(&mut self, told: Value) -> Result<(), Trouble> {
-        let list: APIGroupDiscoveryList =
-            serde_json::from_value(told).map_err(|_| Trouble::nonsense("what it serves"))?;
-        for group in list.items {
-            let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
+        let groups: Groups = serde_json::from_value(told).map_err(|_| Trouble::nonsense("what it serves"))?;
+        for group in groups.items {
             for version in group.versions {
-                let Some(version_name) = version.version else { continue };
                 for resource in version.resources {
-                    let Some(plural) = resource.resource else { continue };
-                    let Some(kind) = resource.response_kind.and_then(|kind| kind.kind) else { continue };
-                    let kind = Kind { group: name.clone(), version: version_name.clone(), kind };
-                    let names = resource.singular_resource.into_iter().chain(resource.short_names).collect();
-                    let is_namespaced = resource.scope.as_deref() == Some("Namespaced");
+                    let kind = resource.response_kind.kind;
+                    if kind.is_empty() || resource.resource.is_empty() {
+                        continue;
+                    }
+                    let kind = Kind { group: group.metadata.name.clone(), version: version.version.clone(), kind };
+                    let singular = Some(resource.singular_resource).filter(|name| !name.is_empty());
+                    let names = singular.into_iter().chain(resource.short_names).collect();
+                    let is_namespaced = resource.scope == "Namespaced";
                     let key = (kind.group.clone(), kind.kind.clone());
                     self.preferred.entry(key).or_insert_with(|| kind.clone());
-                    let resource = Resource { kind: kind.clone(), plural, names, is_namespaced, verbs: resource.verbs };
-                    self.kinds.insert(kind, resource);
+                    let (plural, verbs) = (resource.resource, resource.verbs);
+                    self.kinds.insert(kind.clone(), Resource { kind, plural, names, is_namespaced, verbs });
                 }
             }
         }

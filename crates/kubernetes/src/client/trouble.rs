@@ -5,9 +5,10 @@ use std::time::Duration;
 use castle_engine::{Class, Fault};
 use castle_http::Failure;
 use castle_http::header::{HeaderMap, RETRY_AFTER};
-use kube_core::response::{Status, StatusCause};
+use serde::Deserialize;
 use thiserror::Error;
 
+use super::words::given_or_default;
 use crate::model::{Key, Kind, Operation, Owner};
 
 /// Why a request had no good answer.
@@ -28,6 +29,40 @@ pub enum Trouble {
     /// The request cannot even be written.
     #[error("the request cannot be sent: {0}")]
     Unfit(String),
+}
+
+/// How the API refuses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// The number of the answer.
+    pub code: u16,
+    /// For people.
+    #[serde(deserialize_with = "given_or_default")]
+    pub message: String,
+    /// For programs, in a word.
+    #[serde(deserialize_with = "given_or_default")]
+    pub reason: String,
+    #[serde(deserialize_with = "given_or_default")]
+    details: Details,
+}
+
+/// What a refusal tells besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Details {
+    #[serde(deserialize_with = "given_or_default")]
+    causes: Vec<Cause>,
+    retry_after_seconds: u32,
+}
+
+/// One of several reasons of a refusal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Cause {
+    reason: String,
+    message: String,
+    field: String,
 }
 
 /// Somebody else who wants something else of a field.
@@ -57,18 +92,8 @@ impl Trouble {
         });
         status.code = code;
         let after = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
-        if let Some(seconds) = after {
-            let details = status.details.get_or_insert_with(|| kube_core::response::StatusDetails {
-                name: String::new(),
-                group: String::new(),
-                kind: String::new(),
-                uid: String::new(),
-                causes: Vec::new(),
-                retry_after_seconds: 0,
-            });
-            details.retry_after_seconds = details.retry_after_seconds.max(seconds);
-        }
-        Self::Refused(status.boxed())
+        status.details.retry_after_seconds = status.details.retry_after_seconds.max(after.unwrap_or(0));
+        Self::Refused(Box::new(status))
     }
 
     fn status(&self) -> Option<&Status> {
@@ -78,9 +103,8 @@ impl Trouble {
         }
     }
 
-    fn causes(&self) -> &[StatusCause] {
-        let details = self.status().and_then(|status| status.details.as_ref());
-        details.map(|details| details.causes.as_slice()).unwrap_or_default()
+    fn causes(&self) -> &[Cause] {
+        self.status().map(|status| status.details.causes.as_slice()).unwrap_or_default()
     }
 
     fn code(&self) -> u16 {
@@ -125,7 +149,7 @@ impl Trouble {
     #[must_use]
     pub fn rivals(&self) -> Vec<Rival> {
         let conflicts = self.causes().iter().filter(|cause| cause.reason == "FieldManagerConflict");
-        let rival = |cause: &StatusCause| {
+        let rival = |cause: &Cause| {
             let manager = cause.message.split('"').nth(1).unwrap_or("somebody").to_owned();
             Rival { manager, field: cause.field.clone() }
         };
@@ -147,7 +171,7 @@ impl Trouble {
             Self::NotServed(_) => return Class::RetryableAfter(None),
             Self::Refused(status) => status,
         };
-        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let seconds = status.details.retry_after_seconds;
         let after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
         match status.code {
             404 if status.message.contains("could not find the requested resource") => Class::RetryableAfter(None),

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use castle_http::Stream;
-use kube_core::watch::WatchEvent;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Trouble;
+use super::trouble::Status;
 use crate::model::{Kind, Object};
 
 /// The longest line: no object is larger, nor half as large.
@@ -21,6 +22,17 @@ pub enum Event {
     Gone(Object),
     /// Nothing happened up to this version.
     Bookmark(String),
+}
+
+/// A line of a watch.
+#[derive(Deserialize)]
+#[serde(tag = "type", content = "object", rename_all = "UPPERCASE")]
+enum Line {
+    Added(Value),
+    Modified(Value),
+    Deleted(Value),
+    Bookmark(Value),
+    Error(Box<Status>),
 }
 
 /// A watch. Ends when the API ends it, which it does every few minutes.
@@ -65,12 +77,14 @@ impl Watch {
 
     fn event(&self, line: &[u8]) -> Result<Event, Trouble> {
         let object = |value: Value| Object::told(value, &self.kind).ok_or_else(|| Trouble::nonsense("an object"));
-        let event: WatchEvent<Value> = serde_json::from_slice(line).map_err(|_| Trouble::nonsense("an event"))?;
-        Ok(match event {
-            WatchEvent::Added(value) | WatchEvent::Modified(value) => Event::Is(object(value)?),
-            WatchEvent::Deleted(value) => Event::Gone(object(value)?),
-            WatchEvent::Bookmark(bookmark) => Event::Bookmark(bookmark.metadata.resource_version),
-            WatchEvent::Error(status) => return Err(Trouble::Refused(status)),
+        Ok(match serde_json::from_slice(line).map_err(|_| Trouble::nonsense("an event"))? {
+            Line::Added(value) | Line::Modified(value) => Event::Is(object(value)?),
+            Line::Deleted(value) => Event::Gone(object(value)?),
+            Line::Bookmark(bookmark) => match bookmark.pointer("/metadata/resourceVersion") {
+                Some(Value::String(version)) => Event::Bookmark(version.clone()),
+                _ => return Err(Trouble::nonsense("an event")),
+            },
+            Line::Error(status) => return Err(Trouble::Refused(status)),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! What is asked of an API, and what is answered.
 
 use castle_secrets::Secret;
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 use crate::model::Object;
@@ -83,4 +84,13 @@ pub struct Applied {
     pub object: Object,
     /// Whether there was none before.
     pub is_new: bool,
+}
+
+/// What the API tells, where it writes `null` for what it has nothing to say of.
+pub(super) fn given_or_default<'de, T, D>(told: D) -> Result<T, D::Error>
+where
+    T: Default + Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Option::<T>::deserialize(told).map(Option::unwrap_or_default)
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::Object;
 
@@ -210,8 +211,8 @@ fn looping(pod: &Object) -> Option<Status> {
 /// How old an object is, so many seconds after 1970. Nobody knows when what has no date was made: long ago.
 #[must_use]
 pub fn age(object: &Object, now: u64) -> Duration {
-    let made = object.text("/metadata/creationTimestamp").parse::<Timestamp>().ok();
-    let made = made.and_then(|made| u64::try_from(made.as_second()).ok()).unwrap_or(0);
+    let made = OffsetDateTime::parse(object.text("/metadata/creationTimestamp"), &Rfc3339).ok();
+    let made = made.and_then(|made| u64::try_from(made.unix_timestamp()).ok()).unwrap_or(0);
     Duration::from_secs(now.saturating_sub(made))
 }
 
