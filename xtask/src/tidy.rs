@@ -26,6 +26,7 @@ pub(crate) fn run() -> Result<()> {
         let is_made = name.ends_with(".snap")
             || name.starts_with("fuzz/corpus/")
             || name.contains("/src/generated/")
+            || name.contains("/tests/recordings/")
             || name.ends_with(".lock")
             || name.ends_with(".patch")
             || name.ends_with("go.sum");

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sha2::{Digest, Sha256};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac;
 
 use crate::blueprint::{AclEntry, BUILTIN, User, Version, builtin};
 use crate::world::guest::hex;
@@ -50,6 +51,8 @@ pub(crate) struct Access {
     /// Tokens that hold no more.
     expired: BTreeSet<String>,
     version: Version,
+    /// What signs tickets.
+    key: hmac::Key,
 }
 
 impl Access {
@@ -58,6 +61,7 @@ impl Access {
         users: Vec<User>,
         roles: &BTreeMap<String, Vec<String>>,
         acl: Vec<AclEntry>,
+        ticket_key: &[u8; 32],
     ) -> Self {
         Self {
             users: users.into_iter().map(|user| (user.id.clone(), user)).collect(),
@@ -66,6 +70,7 @@ impl Access {
             revoked: BTreeSet::new(),
             expired: BTreeSet::new(),
             version,
+            key: hmac::Key::new(hmac::HMAC_SHA256, ticket_key),
         }
     }
 
@@ -86,26 +91,35 @@ impl Access {
         is_valid.then(|| Identity { user: user.to_owned(), token: None })
     }
 
-    pub(crate) fn ticket(user: &str, now: u64) -> String {
-        format!("PVE:{user}:{now:08X}::{}", signature("ticket", user, now))
+    pub(crate) fn ticket(&self, user: &str, now: u64) -> String {
+        format!("PVE:{user}:{now:08X}::{}", self.signature("ticket", user, now))
     }
 
-    pub(crate) fn csrf(user: &str, now: u64) -> String {
-        format!("{now:08X}:{}", signature("csrf", user, now))
+    pub(crate) fn csrf(&self, user: &str, now: u64) -> String {
+        format!("{now:08X}:{}", self.signature("csrf", user, now))
     }
 
     pub(crate) fn by_ticket(&self, ticket: &str, now: u64) -> Option<Identity> {
         let (user, rest) = ticket.strip_prefix("PVE:")?.split_once(':')?;
         let (stamp, signed) = rest.split_once("::")?;
         let stamp = u64::from_str_radix(stamp, 16).ok()?;
-        let is_valid = signature("ticket", user, stamp) == signed && is_current(stamp, now);
+        let is_valid = self.has_signed("ticket", user, stamp, signed) && is_current(stamp, now);
         (is_valid && self.users.contains_key(user)).then(|| Identity { user: user.to_owned(), token: None })
     }
 
-    pub(crate) fn is_csrf(user: &str, token: &str, now: u64) -> bool {
+    pub(crate) fn is_csrf(&self, user: &str, token: &str, now: u64) -> bool {
         let Some((stamp, signed)) = token.split_once(':') else { return false };
         let Ok(stamp) = u64::from_str_radix(stamp, 16) else { return false };
-        signature("csrf", user, stamp) == signed && is_current(stamp, now)
+        self.has_signed("csrf", user, stamp, signed) && is_current(stamp, now)
+    }
+
+    /// What tells a ticket of this datacenter from one that somebody made up.
+    fn signature(&self, purpose: &str, user: &str, stamp: u64) -> String {
+        hex(hmac::sign(&self.key, signed(purpose, user, stamp).as_bytes()).as_ref())
+    }
+
+    fn has_signed(&self, purpose: &str, user: &str, stamp: u64, signature: &str) -> bool {
+        verify_slices_are_equal(self.signature(purpose, user, stamp).as_bytes(), signature.as_bytes()).is_ok()
     }
 
     pub(crate) fn expire(&mut self, token: &str) {
@@ -221,9 +235,9 @@ fn is_current(stamp: u64, now: u64) -> bool {
     now + 300 >= stamp && now <= stamp + TICKET_SECONDS
 }
 
-/// What makes a ticket of this datacenter tell from one that somebody made up. It guards a simulation only.
-fn signature(purpose: &str, user: &str, stamp: u64) -> String {
-    hex(&Sha256::digest(format!("castle embedded {purpose} {user} {stamp}"))[..20])
+/// What is signed.
+fn signed(purpose: &str, user: &str, stamp: u64) -> String {
+    format!("castle embedded {purpose} {user} {stamp}")
 }
 
 #[cfg(test)]

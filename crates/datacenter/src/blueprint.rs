@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use crate::chance::Span;
+pub use crate::chance::{Seed, Span};
 pub use crate::infisical::blueprint::{
     Approvals, Import, Infisical, LONGEST_TOKEN, MachineIdentity, Placed, Project, RateLimits, Right,
 };
@@ -54,6 +54,8 @@ pub struct Keys<'k> {
     pub password: &'k str,
     /// What [`EMBEDDED_CLIENT_ID`] logs in with.
     pub client_secret: &'k str,
+    /// What signs tickets, and what tokens and keys are drawn from.
+    pub seed: &'k [u8; 32],
 }
 
 /// What a datacenter is made of.
@@ -80,7 +82,7 @@ pub struct Blueprint {
     /// The guests that are there already.
     pub guests: Vec<Stranger>,
     /// What all draws come from.
-    pub seed: u64,
+    pub seed: Seed,
     /// How long things take.
     pub latencies: Latencies,
     /// Whether the cluster has a quorum.
@@ -309,7 +311,7 @@ impl Blueprint {
             acl: vec![AclEntry::new("/", "castle@pve", "Castle")],
             pools: Vec::new(),
             guests: vec![nas, router],
-            seed: 0,
+            seed: Seed::from(0),
             latencies: Latencies::default(),
             has_quorum: true,
             infisical: vec![Infisical::new(
@@ -354,6 +356,7 @@ impl Blueprint {
                 keys.client_secret.clone_into(&mut identity.client_secret);
             }
         }
+        self.seed = Seed::from(*keys.seed);
         self
     }
 
@@ -373,7 +376,7 @@ impl Blueprint {
     /// The same with another seed.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
-        Self { seed, ..self }
+        Self { seed: seed.into(), ..self }
     }
 }
 

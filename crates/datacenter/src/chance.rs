@@ -1,6 +1,7 @@
 //! Draws that repeat themselves.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -35,23 +36,52 @@ impl Span {
     }
 }
 
+/// What all draws come from: a number, for worlds that are to repeat themselves, or bytes that were drawn themselves and that nobody knows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Seed(Vec<u8>);
+
+impl From<u64> for Seed {
+    fn from(number: u64) -> Self {
+        Self(number.to_le_bytes().to_vec())
+    }
+}
+
+impl From<[u8; 32]> for Seed {
+    fn from(drawn: [u8; 32]) -> Self {
+        Self(drawn.to_vec())
+    }
+}
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seed")
+    }
+}
+
 /// Chance with a stream of its own for every purpose: a draw more of one kind moves no draw of another.
 #[derive(Debug)]
 pub(crate) struct Chance {
-    seed: u64,
+    seed: Seed,
     drawn: BTreeMap<String, u64>,
 }
 
 impl Chance {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, drawn: BTreeMap::new() }
+    pub(crate) fn new(seed: impl Into<Seed>) -> Self {
+        Self { seed: seed.into(), drawn: BTreeMap::new() }
+    }
+
+    /// A seed for whatever has a chance of its own: as hard to guess as this one's.
+    pub(crate) fn seed(&mut self, purpose: &str) -> Seed {
+        let mut drawn = self.bytes(purpose).to_vec();
+        drawn.truncate(self.seed.0.len());
+        Seed(drawn)
     }
 
     /// The next bytes of this purpose.
     pub(crate) fn bytes(&mut self, purpose: &str) -> [u8; 32] {
         let count = self.drawn.entry(purpose.to_owned()).or_insert(0);
         let mut hash = Sha256::new();
-        hash.update(self.seed.to_le_bytes());
+        hash.update(&self.seed.0);
         hash.update(count.to_le_bytes());
         hash.update(purpose.as_bytes());
         *count += 1;
@@ -106,6 +136,14 @@ mod tests {
         assert_ne!(mixed.number("b"), first);
         assert_eq!([first, mixed.number("a")], expected);
         assert_ne!(Chance::new(2).number("a"), first);
+    }
+
+    #[test]
+    fn what_comes_of_a_secret_is_as_hard_to_guess_and_never_shown() {
+        let mut secret = Chance::new([7; 32]);
+        assert_eq!((secret.seed("a").0.len(), Chance::new(7).seed("a").0.len()), (32, 8));
+        assert_ne!(secret.seed("a"), Chance::new([8; 32]).seed("a"));
+        assert!(!format!("{secret:?}").contains('7'), "{secret:?}");
     }
 
     #[test]

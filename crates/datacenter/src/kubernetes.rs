@@ -71,13 +71,13 @@ mod schema;
 mod selectors;
 mod services;
 mod status;
-mod store;
+pub(crate) mod store;
 mod strategic;
 mod structural;
 mod table;
 mod trial;
 mod validate;
-mod value;
+pub(crate) mod value;
 pub(crate) mod webhooks;
 pub(crate) mod workloads;
 mod write;
@@ -154,6 +154,7 @@ impl Line {
             body: Vec::new(),
             user: User::default(),
             behind: None,
+            version: String::new(),
         };
         let impersonated = impersonated(&parts.headers);
         let token = header(&AUTHORIZATION).strip_prefix("Bearer ").map(|token| token.trim().to_owned());

@@ -86,10 +86,14 @@ pub(crate) struct World {
     pub(crate) events: Events,
     /// The fingerprints of the hosts' certificates, where they have any.
     pub(crate) fingerprints: BTreeMap<String, String>,
+    /// Why the QEMU of a host copies no drive of a guest that runs.
+    pub(crate) mirror_faults: BTreeMap<String, String>,
 }
 
 impl World {
     pub(crate) fn new(blueprint: Blueprint, now: Duration, calendar: Duration) -> Self {
+        let mut chance = Chance::new(blueprint.seed);
+        let ticket_key = chance.bytes("ticket key");
         let mut world = Self {
             now,
             calendar: calendar.saturating_sub(now),
@@ -101,7 +105,7 @@ impl World {
             down: BTreeSet::new(),
             has_quorum: blueprint.has_quorum,
             bridges: blueprint.bridges,
-            access: Access::new(blueprint.version, blueprint.users, &blueprint.roles, blueprint.acl),
+            access: Access::new(blueprint.version, blueprint.users, &blueprint.roles, blueprint.acl, &ticket_key),
             pools: blueprint.pools.into_iter().map(|name| (name, Pool::default())).collect(),
             guests: BTreeMap::new(),
             tasks: Tasks::default(),
@@ -119,9 +123,10 @@ impl World {
             ha: BTreeMap::new(),
             published: BTreeMap::new(),
             latencies: blueprint.latencies,
-            chance: Chance::new(blueprint.seed),
+            chance,
             events: Events::default(),
             fingerprints: BTreeMap::new(),
+            mirror_faults: BTreeMap::new(),
         };
         for stranger in blueprint.guests {
             world.settle(stranger);

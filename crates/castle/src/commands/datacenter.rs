@@ -72,10 +72,12 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
     let signals = doors.signals().map_err(|error| error.to_string())?;
     let clock: Arc<dyn Clock> = Arc::new(ScaledClock::new(doors.clock.clone(), f64::from(args.speed)));
     let keys = embedded::Keys::draw(doors.entropy.as_ref())?;
+    let seed = embedded::Keys::draw_seed(doors.entropy.as_ref())?;
     let mut blueprint = Blueprint::embedded(&args.hosts).with_keys(&Keys {
         token: keys.token.expose(),
         password: keys.password.expose(),
         client_secret: keys.client_secret.expose(),
+        seed: &seed,
     });
     if args.instant {
         blueprint = blueprint.with_latencies(Latencies::none());

@@ -80,6 +80,14 @@ impl Keys {
         })
     }
 
+    /// Draws what else is secret in a datacenter comes from: what signs its tickets, the tokens of its vault and of its clusters. Its process alone
+    /// knows it, and keeps it nowhere.
+    pub(crate) fn draw_seed(entropy: &dyn Entropy) -> Result<Zeroizing<[u8; 32]>, String> {
+        let mut seed = Zeroizing::new([0; 32]);
+        entropy.fill(seed.as_mut_slice()).map_err(|error| error.to_string())?;
+        Ok(seed)
+    }
+
     /// The token as clients show it.
     pub(crate) fn token(&self) -> Zeroizing<String> {
         Zeroizing::new(format!("{EMBEDDED_TOKEN_ID}={}", self.token.expose()))

@@ -3,6 +3,17 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use castle_datacenter::{EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_PASSWORD};
+use castle_http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderName, HeaderValue};
+use castle_http::{Ask, Client, Endpoint, Method, Trust};
+use castle_seams::{SystemClock, TcpDial};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::room::{BLUE, Room, own_network};
 use crate::side_by_side::on_proxmox;
@@ -78,6 +89,77 @@ fn the_datacenter_opens_for_its_owner_alone() {
         git.args(["ls-remote", &url]).env("GIT_TERMINAL_PROMPT", "0");
         let ran = room.world.run(&mut git);
         assert_eq!(ran.code == Some(0), expected, "{}", ran.transcript());
+    }
+    hold_against_forgers(&other);
+}
+
+/// Holds that no known word opens a datacenter, and nothing that its source lets one compute.
+fn hold_against_forgers(room: &Room) {
+    let told = room.castle(&["datacenter", "status", "--json"]).result();
+    let hypervisor = Door::at(&room.address, &room.fingerprint);
+    let login = |password: &str| format!("username=root@pam&password={password}");
+    let password = room.world.read(".local/state/castle/datacenter/password").trim().to_owned();
+    for (password, expected) in [(EMBEDDED_PASSWORD, 401), (&password, 200)] {
+        let (status, _) = hypervisor.ask("POST", "/api2/json/access/ticket", &login(password), &[]);
+        assert_eq!(status, expected);
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let made_up = |purpose: &str| {
+        let digest = Sha256::digest(format!("castle embedded {purpose} root@pam {now}"));
+        digest[..20].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let cookie = (COOKIE, format!("PVEAuthCookie=PVE:root@pam:{now:08X}::{}", made_up("ticket")));
+    let header = (HeaderName::from_static("csrfpreventiontoken"), format!("{now:08X}:{}", made_up("csrf")));
+    let stop = "/api2/json/nodes/pve/qemu/100/status/stop";
+    for (method, path) in [("GET", "/api2/json/access/users"), ("POST", stop)] {
+        let (status, body) = hypervisor.ask(method, path, "", &[cookie.clone(), header.clone()]);
+        assert_eq!((status, &body), (401, &Value::Null), "a ticket that anybody can compute opens it");
+    }
+
+    let vault = Door::at(told["vault"]["address"].as_str().unwrap(), told["vault"]["fingerprint"].as_str().unwrap());
+    let secret: Value = serde_json::from_str(&room.world.read(".local/state/castle/datacenter/vault.json")).unwrap();
+    let login = "/api/v1/auth/universal-auth/login";
+    let known = json!({"clientId": EMBEDDED_CLIENT_ID, "clientSecret": EMBEDDED_CLIENT_SECRET});
+    assert_eq!(vault.ask("POST", login, &known.to_string(), &[]).0, 401);
+    let (_, given) = vault.ask("POST", login, &secret.to_string(), &[]);
+    let token = given["accessToken"].as_str().unwrap();
+    // The first draw of a datacenter whose seed is known. What stands before it can be guessed.
+    let draw = Sha256::new().chain_update([0_u8; 16]).chain_update("infisical token").finalize();
+    let forged = format!("{}.{}", token.rsplit_once('.').unwrap().0, URL_SAFE_NO_PAD.encode(draw));
+    for (token, expected) in [(token, 200), (forged.as_str(), 403)] {
+        let shown = (AUTHORIZATION, format!("Bearer {token}"));
+        let (status, body) = vault.ask("GET", "/api/v1/projects/slug/castle", "", &[shown]);
+        assert_eq!(status, expected, "{body}");
+    }
+}
+
+/// A way into a datacenter for whoever speaks HTTP.
+struct Door {
+    client: Client,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Door {
+    fn at(address: &str, fingerprint: &str) -> Self {
+        let (endpoint, trust) = (Endpoint::parse(address).unwrap(), Trust::fingerprint(fingerprint).unwrap());
+        let dial = Arc::new(TcpDial { timeout: Duration::from_secs(5) });
+        let client = Client::new(endpoint, &trust, dial, Arc::new(SystemClock::new())).unwrap();
+        Self { client, runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap() }
+    }
+
+    /// The status and what was answered, if it is JSON.
+    fn ask(&self, method: &str, path: &str, body: &str, headers: &[(HeaderName, String)]) -> (u16, Value) {
+        let mut ask = Ask::new(Method::from_bytes(method.as_bytes()).unwrap(), path);
+        let kind = if body.starts_with('{') { "application/json" } else { "application/x-www-form-urlencoded" };
+        if !body.is_empty() {
+            ask.headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        }
+        for (name, value) in headers {
+            ask.headers.insert(name, HeaderValue::from_str(value).unwrap());
+        }
+        ask.body = body.to_owned().into();
+        let answer = self.runtime.block_on(self.client.ask(&ask)).unwrap();
+        (answer.status.as_u16(), serde_json::from_slice(&answer.body).unwrap_or(Value::Null))
     }
 }
 

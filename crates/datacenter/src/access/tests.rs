@@ -2,6 +2,10 @@ use super::*;
 use crate::blueprint::Token;
 
 fn access(acl: &[(&str, &str, &str, bool)]) -> Access {
+    with_key(acl, 1)
+}
+
+fn with_key(acl: &[(&str, &str, &str, bool)], key: u8) -> Access {
     let token = Token { name: "t".into(), secret: "s".into(), privsep: true };
     let users = vec![
         User { id: "bob@pve".into(), password: Some("p".into()), tokens: vec![token] },
@@ -13,7 +17,7 @@ fn access(acl: &[(&str, &str, &str, bool)]) -> Access {
         role: role.into(),
         propagate,
     };
-    Access::new(Version::Nine, users, &BTreeMap::new(), acl.iter().map(entry).collect())
+    Access::new(Version::Nine, users, &BTreeMap::new(), acl.iter().map(entry).collect(), &[key; 32])
 }
 
 fn bob(token: bool) -> Identity {
@@ -57,10 +61,13 @@ fn the_administrator_has_everything_of_his_generation() {
 #[test]
 fn tickets_are_signed_and_end() {
     let access = access(&[]);
-    let ticket = Access::ticket("bob@pve", 1_000);
+    let ticket = access.ticket("bob@pve", 1_000);
     assert_eq!(access.by_ticket(&ticket, 1_001), Some(bob(false)));
     assert_eq!(access.by_ticket(&ticket, 1_001 + TICKET_SECONDS), None);
     assert_eq!(access.by_ticket(&ticket.replace("bob", "eve"), 1_001), None);
-    assert!(Access::is_csrf("bob@pve", &Access::csrf("bob@pve", 5), 6));
-    assert!(!Access::is_csrf("eve@pve", &Access::csrf("bob@pve", 5), 6));
+    assert!(access.is_csrf("bob@pve", &access.csrf("bob@pve", 5), 6));
+    assert!(!access.is_csrf("eve@pve", &access.csrf("bob@pve", 5), 6));
+    let other = with_key(&[], 2);
+    assert_eq!(other.by_ticket(&ticket, 1_001), None, "another datacenter's");
+    assert!(!other.is_csrf("bob@pve", &access.csrf("bob@pve", 5), 6));
 }

@@ -184,6 +184,11 @@ impl Datacenter {
         self.world().tasks.plan_ending(kind, ending);
     }
 
+    /// Lets the QEMU of a host refuse to copy the drives of guests that run, with these words.
+    pub fn fail_mirrors(&self, host: &str, why: &str) {
+        self.world().mirror_faults.insert(host.to_owned(), why.to_owned());
+    }
+
     /// Adds a pool.
     pub fn add_pool(&self, name: &str) {
         self.world().pools.entry(name.to_owned()).or_default();

@@ -12,13 +12,39 @@ use super::status::Failure;
 use super::trial::Trial;
 use super::{openapi, table, value};
 
-/// What people ask for that real clusters mostly have, and this one has not.
+/// What people ask for that real clusters mostly have, and this one has not: groups with their versions,
 const LEFT_OUT: [(&str, &str); 4] = [
     ("autoscaling", "v1"),
     ("flowcontrol.apiserver.k8s.io", "v1"),
     ("metrics.k8s.io", "v1beta1"),
     ("resource.k8s.io", "v1"),
 ];
+
+/// and single kinds of groups that it has.
+const LEFT_OUT_KINDS: [(&str, &str); 11] = [
+    ("", "bindings"),
+    ("", "componentstatuses"),
+    ("", "podtemplates"),
+    ("", "replicationcontrollers"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+    ("networking.k8s.io", "ipaddresses"),
+    ("networking.k8s.io", "servicecidrs"),
+    ("storage.k8s.io", "volumeattributesclasses"),
+];
+
+/// What is said of a version of a group that real clusters have, and this one has not.
+pub(super) fn left_out(group: &str, version: &str) -> Option<Failure> {
+    let is_left_out = LEFT_OUT.iter().any(|it| it.0 == group && (version.is_empty() || it.1 == version));
+    let what = if version.is_empty() { group.to_owned() } else { format!("{group}/{version}") };
+    is_left_out.then(|| not_served(&what))
+}
+
+fn not_served(what: &str) -> Failure {
+    Failure::new(404, "NotFound", format!("this cluster is simulated, and does not serve {what}"))
+}
 
 /// An answer.
 #[derive(Debug)]
@@ -101,11 +127,15 @@ impl Kube {
         let Some(target) = Target::parse(&ask.path.replacen("/watch/", "/", 1)) else { return Reply::missing() };
         let is_served = self.resources().any(|it| it.group == target.group && it.version == target.version);
         if !is_served {
-            let text = format!("this cluster is simulated, and does not serve {}/{}", target.group, target.version);
-            let is_left_out = LEFT_OUT.contains(&(target.group.as_str(), target.version.as_str()));
-            return if is_left_out { Reply::failure(&Failure::new(404, "NotFound", text)) } else { Reply::missing() };
+            let left_out = left_out(&target.group, &target.version);
+            return left_out.map_or_else(Reply::missing, |failure| Reply::failure(&failure));
         }
         let Some(resource) = self.resource(&target.group, &target.version, &target.plural) else {
+            if LEFT_OUT_KINDS.contains(&(target.group.as_str(), target.plural.as_str())) {
+                let version = format!("{}/{}", target.group, target.version);
+                let what = format!("{} of {}", target.plural, version.trim_start_matches('/'));
+                return Reply::failure(&not_served(&what));
+            }
             let is_built = super::kinds::built_in().iter().any(|it| it.group == target.group);
             return if is_built { Reply::failure(&Failure::unknown_resource()) } else { Reply::missing() };
         };

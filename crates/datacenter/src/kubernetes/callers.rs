@@ -11,7 +11,7 @@ use super::request::{Ask, User};
 use super::status::Failure;
 use super::{Line, discovery, unavailable};
 use crate::talos::api::Session;
-use crate::talos::config::Authority;
+use crate::talos::config::{Authority, tag};
 use crate::talos::credentials;
 
 /// How somebody shows who he is.
@@ -87,11 +87,13 @@ impl Line {
         if let Some(other) = &credentials.impersonated {
             ask.behind = Some(std::mem::replace(&mut ask.user, other.clone()));
         }
+        let image = world.talos.boot(self.vmid).map_or("", |boot| boot.api_image.as_str());
+        ask.version = tag(image).unwrap_or(&config.kubernetes_version).to_owned();
         if !world.is_api_ready(self.vmid) {
             return Err(Box::new(match ask.path.as_str() {
                 "/livez" | "/healthz" => Reply::text(200, "ok"),
                 "/readyz" => Reply::text(500, "[-]etcd failed: reason withheld\nreadyz check failed\n"),
-                "/version" => Reply::object(200, discovery::version(&config.kubernetes_version)),
+                "/version" => Reply::object(200, discovery::version(&ask.version)),
                 _ => unavailable("etcdserver: no leader"),
             }));
         }

@@ -1,7 +1,6 @@
 //! The clusters of Kubernetes in the world: each begins with its etcd, and its objects are gone with it.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -17,7 +16,6 @@ use super::workloads::nodes::Told;
 use super::workloads::volumes::Provisioner;
 use crate::datacenter::Datacenter;
 use crate::talos::cluster::KubeNode;
-use crate::talos::config::Config;
 use crate::talos::volumes;
 use crate::world::World;
 use crate::world::events::Event;
@@ -133,15 +131,15 @@ impl World {
             .filter(|node| node.is_control_plane())
             .find_map(|node| node.config().cloned());
         let Some(config) = config else { return };
-        let seed = self.chance.number("kubernetes cluster");
-        let services = range(&config, "serviceSubnets", (Ipv4Addr::new(10, 96, 0, 0), 12));
+        let seed = self.chance.seed("kubernetes cluster");
+        let [pods, services] = config.kubernetes_ranges();
         let mut latencies = self.latencies.talos.workloads.clone();
         latencies.pulls.insert(0, ("coredns".to_owned(), self.latencies.talos.dns));
         let setup = Setup {
             seed,
             version: config.kubernetes_version.clone(),
             services: (services.0, u32::MAX.checked_shr(services.1.into()).unwrap_or(0).saturating_sub(1)),
-            pods: range(&config, "podSubnets", (Ipv4Addr::new(10, 244, 0, 0), 16)),
+            pods,
             authority: config.kubernetes.as_ref().map(|authority| authority.pem.clone()).unwrap_or_default(),
             signer: config.kubernetes.clone(),
             endpoint: config.endpoint.clone(),
@@ -199,6 +197,7 @@ impl World {
             runs_control_plane: boot.is_some_and(|boot| boot.runs_apiserver),
             is_unschedulable: node.is_unschedulable,
             addresses: node.addresses.clone(),
+            images: self.static_images(node.vmid),
             // What its configuration says is written by Talos, not by its agent.
             labels: BTreeMap::new(),
             taints: BTreeMap::new(),
@@ -209,24 +208,19 @@ impl World {
         }
     }
 
+    /// The images that a control plane runs: that of the API server as it was started last, the others as its configuration says.
+    fn static_images(&self, vmid: u32) -> [String; 3] {
+        let boot = self.talos.boot(vmid);
+        let Some(config) = boot.and_then(|boot| boot.config.as_ref()) else { return Default::default() };
+        let [configured, controllers, scheduler] = config.static_images();
+        let started = boot.map(|boot| boot.api_image.clone()).filter(|image| !image.is_empty());
+        [started.unwrap_or(configured), controllers, scheduler]
+    }
+
     /// The key of the cluster of that name.
     fn cluster_key(&self, name: &str) -> Option<String> {
         self.talos.clusters.iter().find(|(_, cluster)| cluster.name == name).map(|(key, _)| key.clone())
     }
-}
-
-/// The first range of IPv4 that a configuration names; Talos' own where it names none.
-fn range(config: &Config, key: &str, otherwise: (Ipv4Addr, u8)) -> (Ipv4Addr, u8) {
-    let new = config.documents_of("KubeNetworkConfig").next().map(|document| document.value.texts_at(key));
-    let old = || config.machine().map(|machine| machine.texts_at(&format!("cluster.network.{key}")));
-    let named = new.or_else(old).unwrap_or_default();
-    let mut read = named.into_iter().filter_map(|text| {
-        let (address, length) = text.split_once('/')?;
-        let (address, length) = (address.parse::<Ipv4Addr>().ok()?, length.parse::<u8>().ok()?);
-        let mask = u32::MAX.checked_shl(32_u32.checked_sub(length.into())?).unwrap_or(0);
-        Some((Ipv4Addr::from(u32::from(address) & mask), length))
-    });
-    read.next().unwrap_or(otherwise)
 }
 
 /// What bad luck and other people do to clusters of Kubernetes, and what may be looked at without asking.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::api::Reply;
+use super::api::{Reply, left_out};
 use super::kinds::{Resource, Shape};
 use super::kube::Kube;
 use super::request::Ask;
@@ -59,7 +59,10 @@ impl Kube {
             [word @ ("healthz" | "livez" | "readyz"), rest @ ..] if CHECKS.contains(&rest.join("/").as_str()) => {
                 Some(health(word, ask))
             }
-            ["version"] => Some(Reply::object(200, version(&self.setup.version))),
+            ["version"] => Some(Reply::object(
+                200,
+                version(if ask.version.is_empty() { &self.setup.version } else { &ask.version }),
+            )),
             ["api"] if is_aggregated(ask) => Some(self.aggregated(true)),
             ["apis"] if is_aggregated(ask) => Some(self.aggregated(false)),
             ["api"] => {
@@ -77,8 +80,10 @@ impl Kube {
             }
             ["apis", name] => {
                 let groups = self.groups();
-                let versions = groups.iter().find(|(own, _)| own == name).map(|(_, versions)| versions)?;
-                Some(Reply::object(200, group(name, versions, true)))
+                match groups.iter().find(|(own, _)| own == name) {
+                    Some((_, versions)) => Some(Reply::object(200, group(name, versions, true))),
+                    None => left_out(name, "").map(|failure| Reply::failure(&failure)),
+                }
             }
             ["api", version] => {
                 self.resource_list("", version).or_else(|| Some(Reply::failure(&Failure::unknown_resource())))
@@ -86,6 +91,7 @@ impl Kube {
             ["apis", group, version] => {
                 let is_built = super::kinds::built_in().iter().any(|it| it.group == *group);
                 self.resource_list(group, version)
+                    .or_else(|| left_out(group, version).map(|failure| Reply::failure(&failure)))
                     .or_else(|| is_built.then(|| Reply::failure(&Failure::unknown_resource())))
             }
             ["openapi", "v3"] => Some(Reply::text(200, openapi::index(self).to_string())),

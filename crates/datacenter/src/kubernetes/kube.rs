@@ -20,7 +20,7 @@ use super::workloads::Workloads;
 use super::workloads::volumes::Provisioner;
 use crate::blueprint::Span;
 use crate::blueprint::WorkloadLatencies;
-use crate::chance::Chance;
+use crate::chance::{Chance, Seed};
 use crate::talos::stages::uuid;
 
 mod moments;
@@ -50,7 +50,7 @@ pub(crate) enum Due {
 /// What holds for a cluster from its beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    pub(crate) seed: u64,
+    pub(crate) seed: Seed,
     pub(crate) version: String,
     /// The first address of services, and how many there are.
     pub(crate) services: (std::net::Ipv4Addr, u32),
@@ -109,7 +109,7 @@ impl Kube {
             now,
             calendar,
             store: Store::default(),
-            chance: Chance::new(setup.seed),
+            chance: Chance::new(setup.seed.clone()),
             setup,
             customs: BTreeMap::new(),
             hooks: Hooks::new(),

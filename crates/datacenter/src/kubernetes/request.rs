@@ -19,6 +19,8 @@ pub(crate) struct Ask {
     pub(crate) user: User,
     /// Who asks, where he does so in the name of another.
     pub(crate) behind: Option<User>,
+    /// The version of the API server that is asked.
+    pub(crate) version: String,
 }
 
 /// Who asks.

@@ -36,7 +36,7 @@ impl Bench {
 
     pub(super) fn with_factor(factor: f64) -> Self {
         let setup = Setup {
-            seed: 7,
+            seed: 7.into(),
             version: "v1.36.3".to_owned(),
             services: (Ipv4Addr::new(10, 96, 0, 0), 1 << 16),
             pods: (Ipv4Addr::new(10, 244, 0, 0), 16),
@@ -157,6 +157,8 @@ pub(super) fn told(name: &str) -> Told {
         runs_control_plane: false,
         is_unschedulable: false,
         addresses: vec![format!("10.0.0.{}", name.len())],
+        images: ["apiserver", "controller-manager", "scheduler"]
+            .map(|part| format!("registry.k8s.io/kube-{part}:v1.36.3")),
         labels: std::collections::BTreeMap::new(),
         taints: std::collections::BTreeMap::new(),
         version: "v1.36.3".to_owned(),

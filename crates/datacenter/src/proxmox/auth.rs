@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Outcome, Raw, Refusal, Request};
-use crate::access::{Access, Identity};
+use crate::access::Identity;
 use crate::transport::form::percent_decoded;
 use crate::world::World;
 
@@ -15,7 +15,7 @@ pub(super) fn identify(world: &World, raw: &Raw) -> Result<Identity, Refusal> {
         let who =
             world.access.by_ticket(ticket, now).ok_or_else(|| unknown("permission denied - invalid PVE ticket"))?;
         let is_meant =
-            raw.method == "GET" || raw.csrf.as_ref().is_some_and(|token| Access::is_csrf(&who.user, token, now));
+            raw.method == "GET" || raw.csrf.as_ref().is_some_and(|token| world.access.is_csrf(&who.user, token, now));
         return if is_meant { Ok(who) } else { Err(unknown("Permission denied - invalid csrf token")) };
     }
     let Some(header) = &raw.authorization else { return Err(unknown("No ticket")) };
@@ -40,8 +40,8 @@ pub(super) fn ticket(world: &World, request: &Request) -> Outcome {
     };
     Ok(json!({
         "username": user,
-        "ticket": Access::ticket(&user, now),
-        "CSRFPreventionToken": Access::csrf(&user, now),
+        "ticket": world.access.ticket(&user, now),
+        "CSRFPreventionToken": world.access.csrf(&user, now),
         "clustername": world.cluster,
         "cap": {
             "access": told("/access"), "dc": told("/"), "mapping": told("/mapping"), "nodes": told("/nodes"),

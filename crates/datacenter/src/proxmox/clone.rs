@@ -219,7 +219,8 @@ fn copied(world: &World, wish: &Wish, key: &str, drive: Drive) -> Plan {
         .clone()
         .or_else(|| world.stores.get(&wish.host, &drive.file).filter(|_| is_file).map(|volume| volume.format.clone()));
     let source = if drive.is_cloud_init() { Source::CloudInit } else { Source::Copy(drive.file.clone()) };
-    Plan { key: key.to_owned(), drive, storage, format, source, is_clone: true }
+    let runs = wish.was_running.then_some(wish.source);
+    Plan { key: key.to_owned(), drive, storage, format, source, is_clone: true, runs }
 }
 
 /// A disk that holds only what differs: one after the other on each storage.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::api::Version;
 use super::disks::{self, Workbench};
 use super::drive::{Drive, is_drive};
-use super::{Outcome, Refusal, Request, options, power, rights};
+use super::{Outcome, Refusal, Request, guests, ha, options, power, rights};
 use crate::world::World;
 use crate::world::guest::Guest;
 use crate::world::locks::LockName;
@@ -43,6 +43,9 @@ pub(super) fn create(world: &mut World, request: &Request) -> Outcome {
             return Err(Refusal::simulated("restores no backups"));
         }
         return Err(format!("unable to restore VM {vmid} - volume '{archive}' does not exist").into());
+    }
+    if request.flag("ha-managed") {
+        world.require(who, "/", &["Sys.Console"])?;
     }
     if request.flag("start") {
         rights::require_on_guest(world, who, vmid, pool.as_deref(), &["VM.PowerMgmt"])?;
@@ -101,7 +104,7 @@ pub(super) fn create(world: &mut World, request: &Request) -> Outcome {
             world.guests.remove(&vmid);
         })?);
     }
-    let is_started = request.flag("start");
+    let (is_started, is_managed) = (request.flag("start"), request.flag("ha-managed"));
     let user = who.name();
     let script = script.then(move |world, task| {
         config.extend(bench.made().options.clone());
@@ -114,6 +117,10 @@ pub(super) fn create(world: &mut World, request: &Request) -> Outcome {
             world.say(task, "Execute autostart");
             let script = power::start_script(world, &host, vmid, false);
             world.begin(&host, "qmstart", &vmid.to_string(), &user, script);
+        }
+        if is_managed {
+            world.say(task, "Add as HA resource");
+            ha::look_after(world, vmid);
         }
         Ok(Script::new())
     });
@@ -153,5 +160,5 @@ fn complete(world: &mut World, vmid: u32, config: &mut BTreeMap<String, String>)
         let uuid = options::new_uuid(world, vmid);
         config.insert("vmgenid".to_owned(), uuid);
     }
-    config.insert("meta".to_owned(), format!("creation-qemu=10.1.2,ctime={}", world.epoch()));
+    config.insert("meta".to_owned(), format!("creation-qemu={},ctime={}", guests::qemu(world.version), world.epoch()));
 }

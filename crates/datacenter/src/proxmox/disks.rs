@@ -12,7 +12,7 @@ use crate::blueprint::StorageKind;
 use crate::world::World;
 use crate::world::stores::name::VolumeName;
 use crate::world::stores::{CLOUD_INIT_SIZE, Purpose, split};
-use crate::world::tasks::Script;
+use crate::world::tasks::{Script, TaskId};
 
 mod alter;
 
@@ -42,6 +42,8 @@ pub(super) struct Plan {
     pub(super) source: Source,
     /// Whether it is a clone of a guest's drive, which tells its size even if it is for cloud-init.
     pub(super) is_clone: bool,
+    /// The guest that runs on the drive while it is copied.
+    pub(super) runs: Option<u32>,
 }
 
 /// What has been made so far: drives as they are printed, and the volumes behind them.
@@ -93,6 +95,7 @@ pub(super) fn plan(
         format,
         source: Source::Existing,
         is_clone: false,
+        runs: None,
     };
     if drive.file == "none" {
         return Ok(none);
@@ -251,6 +254,19 @@ fn transferred(size: u64, percent: u64) -> String {
     )
 }
 
+/// Copies the drive of a guest that runs: its QEMU does that, where it can.
+fn mirror(world: &mut World, task: TaskId, (host, guest): (&str, u32), key: &str) -> Result<(), String> {
+    let fault = world.mirror_faults.get(host).cloned();
+    for line in [
+        format!("drive mirror is starting for drive-{key}"),
+        format!("drive-{key}: Cancelling block job"),
+        format!("drive-{key}: Done."),
+    ] {
+        world.say(task, line);
+    }
+    fault.map_or(Ok(()), |why| Err(format!("mirroring error: VM {guest} qmp command 'drive-mirror' failed - {why}")))
+}
+
 impl Plan {
     /// What the new volume will hold at most.
     fn size(&self, world: &World, host: &str) -> Result<u64, String> {
@@ -375,12 +391,15 @@ impl Plan {
             let script = Script::new().unlock(lock);
             let script = if is_copy { script.takes(format!("copy {vmid} {}", self.key), copy) } else { script };
             Ok(script.then(move |world, task| {
+                if let (true, Some(guest)) = (is_copy, self.runs) {
+                    mirror(world, task, (&host, guest), &self.key)?;
+                }
                 let finished = self.finish(world, &host, &volid, &bench);
                 if finished.as_ref().is_err_and(|error| error.starts_with("copy failed")) {
                     world.say(task, "qemu-img: error while writing: No space left on device");
                 }
                 finished?;
-                if is_copy {
+                if is_copy && self.runs.is_none() {
                     let size = world.stores.get(&host, &volid).map_or(0, |volume| volume.size);
                     for percent in [0, 50, 100, 100] {
                         world.say(task, transferred(size, percent));

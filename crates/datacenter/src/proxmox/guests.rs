@@ -67,6 +67,27 @@ fn row(world: &World, guest: &Guest, is_full: bool) -> Map<String, Value> {
     row
 }
 
+/// The QEMU that a release brings.
+pub(super) fn qemu(version: Version) -> &'static str {
+    match version {
+        Version::Eight => "9.2.0",
+        Version::Nine => "10.1.2",
+    }
+}
+
+/// The machine that a guest runs as: the latest of its type, unless it is told which. Every type comes in revisions of the vendor's.
+fn running_machine(version: Version, wanted: Option<&str>) -> String {
+    let wanted = wanted.and_then(|wanted| api::properties(version, "machine", wanted).ok());
+    let kind = wanted.as_ref().and_then(|wanted| wanted.get("type")).map_or("pc", String::as_str);
+    let (release, _) = qemu(version).rsplit_once('.').unwrap_or_default();
+    let named = match kind {
+        "pc" => format!("pc-i440fx-{release}"),
+        "q35" => format!("pc-q35-{release}"),
+        named => named.to_owned(),
+    };
+    if named.contains("+pve") { named } else { format!("{named}+pve0") }
+}
+
 /// What the monitor of a guest that runs tells, and its network devices.
 fn monitored(world: &World, guest: &Guest) -> Map<String, Value> {
     let mut told = Map::new();
@@ -79,14 +100,8 @@ fn monitored(world: &World, guest: &Guest) -> Map<String, Value> {
     }
     told.insert("diskread".into(), json!(0));
     told.insert("diskwrite".into(), json!(0));
-    told.insert("running-qemu".into(), json!("10.1.2"));
-    let board = guest.get("machine").unwrap_or("pc").split(',').next().unwrap_or_default();
-    let running = match board.strip_prefix("type=").unwrap_or(board) {
-        "q35" => "pc-q35-10.1+pve0",
-        "pc" | "" => "pc-i440fx-10.1+pve0",
-        versioned => versioned,
-    };
-    told.insert("running-machine".into(), json!(running));
+    told.insert("running-qemu".into(), json!(qemu(world.version)));
+    told.insert("running-machine".into(), json!(running_machine(world.version, guest.get("machine"))));
     if let Some(machine) = world.machines.get(guest.vmid).filter(|_| guest.get("balloon") != Some("0")) {
         let memory = world.observe(guest).memory;
         told.insert("balloon".into(), json!(memory));

@@ -155,6 +155,13 @@ pub(super) fn create(world: &mut World, request: &Request) -> Outcome {
     Ok(Value::Null.into())
 }
 
+/// Has a new guest looked after, as its making asked for.
+pub(super) fn look_after(world: &mut World, vmid: u32) {
+    world.ha.insert(vmid, Managed { state: "started".to_owned(), options: Map::new() });
+    world.plan_round(vmid);
+    world.effect("manage", vmid);
+}
+
 pub(super) fn update(world: &mut World, request: &Request) -> Outcome {
     let (vmid, sid) = parse(world, request.text("sid").unwrap_or_default())?;
     check_group(request)?;

@@ -132,12 +132,25 @@ fn told_row(record: &TaskRecord) -> Value {
     row.into()
 }
 
+/// How a task has ended, in one word.
+fn end(record: &TaskRecord) -> &'static str {
+    match record.exit.as_deref() {
+        None | Some("unexpected status") => "unknown",
+        Some("OK") => "ok",
+        Some(exit) if exit.starts_with("WARNINGS: ") => "warning",
+        Some(_) => "error",
+    }
+}
+
 pub(super) fn list(world: &World, request: &Request) -> Outcome {
     let sees_all = world.may(&request.who, &format!("/nodes/{}", request.host), &["Sys.Audit"]);
     let source = request.text("source").unwrap_or("archive");
     let since = request.params.number("since").and_then(|since| u64::try_from(since).ok());
     let until = request.params.number("until").and_then(|until| u64::try_from(until).ok());
-    let kinds = request.text("typefilter");
+    let kind = request.text("typefilter");
+    let ends: Option<Vec<&str>> = request
+        .text("statusfilter")
+        .map(|list| list.split([',', ';', ' ', '\0']).filter(|it| !it.is_empty()).collect());
     let user = request.text("userfilter");
     let wanted = world.tasks.records().rev().filter(|record| {
         record.host == request.host
@@ -148,7 +161,8 @@ pub(super) fn list(world: &World, request: &Request) -> Outcome {
                 _ => true,
             }
             && request.text("vmid").is_none_or(|vmid| record.id == vmid)
-            && kinds.is_none_or(|kinds| kinds.split([',', ' ', ';']).any(|kind| kind == record.kind))
+            && kind.is_none_or(|kind| kind == record.kind)
+            && ends.as_ref().is_none_or(|ends| ends.contains(&end(record)))
             && user.is_none_or(|user| record.user.to_lowercase().contains(&user.to_lowercase()))
             && since.is_none_or(|since| record.started >= since)
             && until.is_none_or(|until| record.started <= until)

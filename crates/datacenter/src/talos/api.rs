@@ -45,6 +45,10 @@ mod storage;
 mod streams;
 mod time;
 
+/// The services that a node has and this one does not.
+const ABSENT: [&str; 4] =
+    ["inspect.InspectService", "machine.DebugService", "machine.ImageService", "machine.LifecycleService"];
+
 /// The bytes that a message may have.
 const MESSAGE_BYTES: usize = 32 << 20;
 
@@ -150,7 +154,13 @@ impl Api {
         let world = self.datacenter.world();
         match self.caller(&world, certificate) {
             Err(status) => status,
-            Ok(_) => Status::unimplemented(format!("unknown service {}", path.split('/').nth(1).unwrap_or_default())),
+            Ok(_) => match path.trim_start_matches('/').split_once('/').unwrap_or((path, "")) {
+                (service, method) if ABSENT.contains(&service) => {
+                    let name = service.rsplit('.').next().unwrap_or(service);
+                    Status::unimplemented(format!("the embedded node simulates no {name}.{method}"))
+                }
+                (service, _) => Status::unimplemented(format!("unknown service {service}")),
+            },
         }
     }
 }

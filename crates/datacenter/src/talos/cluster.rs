@@ -239,6 +239,7 @@ impl World {
         if boot.stage.is_ending() || !boot.runs_kubelet {
             return;
         }
+        let addresses: Vec<String> = node.addresses().iter().map(|(address, _)| address.to_string()).collect();
         let can_serve = has_etcd && !self.talos.mute.contains(&vmid);
         if config.role == Role::ControlPlane && can_serve && !boot.runs_apiserver {
             self.talos_plan(vmid, Moment::ApiServer, spans.api_server);
@@ -246,10 +247,13 @@ impl World {
         if !has_api {
             return;
         }
-        let cluster = self.talos.clusters.get(key);
-        let has_network = cluster.is_some_and(|cluster| cluster.has_network);
-        let known = cluster.and_then(|cluster| cluster.nodes.get(&name));
-        let (is_registered, is_ready) = (known.is_some_and(|it| it.vmid == vmid), known.is_some_and(|it| it.is_ready));
+        let cluster = self.talos.clusters.get_mut(key);
+        let has_network = cluster.as_ref().is_some_and(|cluster| cluster.has_network);
+        let known = cluster.and_then(|cluster| cluster.nodes.get_mut(&name)).filter(|known| known.vmid == vmid);
+        let (is_registered, is_ready) = (known.is_some(), known.as_ref().is_some_and(|it| it.is_ready));
+        if let Some(known) = known {
+            known.addresses = addresses;
+        }
         if !is_registered {
             self.talos_plan(vmid, Moment::Register, spans.register);
         } else if !is_ready && has_network {

@@ -24,6 +24,7 @@ mod words;
 pub(crate) mod yaml;
 
 pub(crate) use decode::{Document, prefix};
+pub(crate) use rules::tag;
 
 use shapes::Minor;
 use yaml::Yaml;
@@ -173,7 +174,7 @@ impl Config {
             cluster_name: either("KubeClusterConfig", "clusterName", "cluster.clusterName"),
             endpoint: either("KubeClusterConfig", "endpoint", "cluster.controlPlane.endpoint"),
             kubernetes,
-            kubernetes_version: rules::tag(&image).unwrap_or_default().to_owned(),
+            kubernetes_version: tag(&image).unwrap_or_default().to_owned(),
             text: text.to_owned(),
             documents,
         })

@@ -14,7 +14,8 @@ mod proto;
 mod status;
 
 use kinds::{Form, KINDS, Kind};
-pub(crate) use network::current_addresses;
+pub(crate) use kubernetes::static_pod_names;
+pub(crate) use network::{current_addresses, overlap};
 pub(crate) use status::{pretty, unmet};
 
 /// The kind that tells which kinds there are.

@@ -153,6 +153,8 @@ pub(crate) struct Boot {
     /// Whether it has run since the boot; a restart in between is no end.
     pub(crate) has_run_kubelet: bool,
     pub(crate) runs_apiserver: bool,
+    /// The image of the API server that was started last.
+    pub(crate) api_image: String,
     pub(crate) services: BTreeMap<&'static str, Service>,
     pub(crate) planned: BTreeSet<Moment>,
     pub(crate) after: After,

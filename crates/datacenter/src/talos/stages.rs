@@ -182,7 +182,12 @@ impl World {
                     }
                     Moment::EtcdImage => boot.has_etcd_image = true,
                     Moment::EtcdHealthy => boot.is_etcd_checked = true,
-                    Moment::ApiServer => boot.runs_apiserver = !is_mute,
+                    Moment::ApiServer => {
+                        boot.runs_apiserver = !is_mute;
+                        let [image, _, _] =
+                            boot.config.as_ref().map(|config| config.static_images()).unwrap_or_default();
+                        boot.api_image = image;
+                    }
                     Moment::StaticPods => boot.runs_apiserver = false,
                     _ => {}
                 }
@@ -313,6 +318,7 @@ impl Boot {
             runs_kubelet: false,
             has_run_kubelet: false,
             runs_apiserver: false,
+            api_image: String::new(),
             services: BTreeMap::new(),
             planned: BTreeSet::new(),
             after: After::Boot,

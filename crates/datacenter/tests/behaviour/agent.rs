@@ -33,6 +33,9 @@ fn it_tells_the_address_once_the_guest_is_up() {
         site.clock.sleep(Duration::from_secs(12)).await;
         assert_eq!(site.post(PING, &[]).await, json!({ "result": {} }));
         assert_eq!(site.ask("GET", PING, &[]).await.status, 501);
+        let can = site.get("/nodes/pve/qemu/421/agent/info").await["result"]["supported_commands"].clone();
+        let ping = can.as_array().unwrap().iter().find(|it| it["name"] == "guest-ping").unwrap();
+        assert_eq!((&ping["enabled"], &ping["success-response"]), (&json!(true), &json!(true)));
         let told = site.get(ASK).await;
         let net = &told["result"][1];
         assert_eq!(
@@ -55,6 +58,8 @@ fn it_tells_the_address_once_the_guest_is_up() {
 fn without_an_agent_nothing_is_told() {
     both(async |site| {
         let refused = site.ask("GET", "/nodes/pve/qemu/100/agent/network-get-interfaces", &[]).await;
+        assert_eq!(refused.line(), "500 No QEMU guest agent configured");
+        let refused = site.ask("GET", "/nodes/pve/qemu/100/agent/info", &[]).await;
         assert_eq!(refused.line(), "500 No QEMU guest agent configured");
         let refused = site.ask("POST", "/nodes/pve/qemu/100/agent/ping", &[]).await;
         assert_eq!(refused.line(), "500 No QEMU guest agent configured");

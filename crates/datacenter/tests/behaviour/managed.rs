@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use castle_datacenter::Version;
 use castle_seams::Clock;
 use serde_json::{Value, json};
 
-use crate::site::as_root;
+use crate::site::{as_root, quick, within};
 
 const RESOURCES: &str = "/cluster/ha/resources";
 
@@ -26,6 +27,86 @@ fn a_resource_is_made_read_changed_and_deleted() {
         assert_eq!(site.ask("GET", &format!("{RESOURCES}/vm:101"), &[]).await.line(), "500 no such resource 'vm:101'");
         let gone = site.ask("DELETE", &format!("{RESOURCES}/vm:101"), &[]).await;
         assert_eq!(gone.line(), "500 cannot delete service 'vm:101', not HA managed!");
+    });
+}
+
+#[test]
+fn a_resource_is_changed_and_its_guest_follows() {
+    as_root(async |site| {
+        let path = format!("{RESOURCES}/vm:101");
+        assert_eq!(site.ask("PUT", &path, &[("state", "stopped")]).await.line(), "500 no such resource 'vm:101'");
+        site.post(RESOURCES, &[("sid", "vm:101"), ("comment", "mine"), ("max_restart", "2")]).await;
+        site.clock.sleep(Duration::from_secs(20)).await;
+        assert!(site.datacenter.look().guests[&101].running);
+        let digest = site.get(&path).await["digest"].as_str().unwrap().to_owned();
+        let late = site.ask("PUT", &path, &[("state", "stopped"), ("digest", "0000")]).await;
+        assert!(late.line().starts_with("500 detected modified configuration"), "{late:?}");
+        let change = [("state", "disabled"), ("delete", "comment"), ("max_restart", "3"), ("digest", digest.as_str())];
+        assert_eq!(site.put(&path, &change).await, Value::Null);
+        let told = site.get(&path).await;
+        assert_eq!((&told["state"], told.get("comment"), &told["max_restart"]), (&json!("disabled"), None, &json!(3)));
+        assert_ne!(told["digest"], json!(digest));
+        site.clock.sleep(Duration::from_secs(20)).await;
+        assert!(!site.datacenter.look().guests[&101].running);
+        let grouped = site.ask("PUT", &path, &[("group", "none")]).await;
+        assert_eq!(grouped.line(), "500 HA group 'none' does not exist");
+    });
+}
+
+/// Goal: a guest is looked after from its beginning where that is asked for. Method: on 9 by the administrator, and by who has no right to it.
+#[test]
+fn a_new_guest_is_looked_after_if_that_is_asked_for() {
+    within(quick(), async |mut site| {
+        let asked = [("vmid", "421"), ("ha-managed", "1")];
+        let refused = site.ask("POST", "/nodes/pve/qemu", &asked).await;
+        assert_eq!(refused.line(), "403 Permission check failed (/, Sys.Console)");
+        site.log_in_as_root().await;
+        assert_eq!(site.run("POST", "/nodes/pve/qemu", &asked).await, "OK");
+        assert_eq!(site.get(&format!("{RESOURCES}/vm:421")).await["state"], "started");
+        site.clock.sleep(Duration::from_secs(20)).await;
+        assert!(site.datacenter.look().guests[&421].running);
+        assert_eq!(site.run("POST", "/nodes/pve/qemu", &[("vmid", "422"), ("ha-managed", "0")]).await, "OK");
+        assert_eq!(site.get(RESOURCES).await.as_array().unwrap().len(), 1);
+    });
+}
+
+/// Goal: what is not there says that this hypervisor is simulated. Method: each of it.
+#[test]
+fn what_is_not_simulated_says_so() {
+    as_root(async |site| {
+        site.datacenter.add_volume(
+            "pve",
+            "local:backup/vzdump-qemu-100-2026_01_01-00_00_00.vma.zst",
+            "backup",
+            1 << 20,
+        );
+        assert_eq!(site.run("POST", "/nodes/pve/qemu/101/snapshot", &[("snapname", "one")]).await, "OK");
+        let archive = "local:backup/vzdump-qemu-100-2026_01_01-00_00_00.vma.zst";
+        for (method, path, given, what) in [
+            ("POST", "/nodes/pve/qemu", vec![("vmid", "421"), ("archive", archive)], "restores no backups"),
+            ("POST", "/nodes/pve/qemu/101/clone", vec![("newid", "421"), ("snapname", "one")], "clones no snapshots"),
+            (
+                "POST",
+                "/nodes/pve/qemu/101/move_disk",
+                vec![("disk", "scsi0"), ("target-vmid", "100")],
+                "reassigns no disks to other guests",
+            ),
+            (
+                "POST",
+                "/nodes/pve/qemu/100/snapshot",
+                vec![("snapname", "two"), ("vmstate", "1")],
+                "keeps no state of memory in snapshots",
+            ),
+            ("POST", "/nodes/pve/qemu/100/status/suspend", vec![("todisk", "1")], "keeps no guest's memory on a disk"),
+        ] {
+            let said = site.ask(method, path, &given).await;
+            assert_eq!(said.line(), format!("501 this hypervisor is simulated and {what}"), "{path}");
+        }
+        let absent = site.ask("GET", "/nodes/pve/ceph/status", &[]).await;
+        assert_eq!(
+            absent.line(),
+            "501 Method 'GET /nodes/pve/ceph/status' not implemented (this hypervisor is simulated)"
+        );
     });
 }
 
@@ -88,10 +169,71 @@ fn users_roles_rights_and_realms_are_listed() {
         assert_eq!((&role("Administrator")["special"], &role("Castle")["special"]), (&json!(1), &json!(0)));
         assert_eq!(site.get("/access/domains").await.as_array().unwrap().len(), 2);
         assert_eq!(site.get("/").await[0], json!({ "subdir": "version" }));
-        let rows = site.get("/nodes/pve/qemu/100/rrddata?timeframe=hour").await;
-        let last = rows.as_array().unwrap().last().unwrap();
-        assert!(last["time"].is_u64() && last["maxmem"].is_u64(), "{last}");
     });
+}
+
+/// Goal: statistics know the present alone, of everything that has any. Method: the last row of each, and the one before.
+#[test]
+fn statistics_tell_the_present() {
+    as_root(async |site| {
+        for (path, key) in [
+            ("/nodes/pve/qemu/100/rrddata", "maxmem"),
+            ("/nodes/pve/rrddata", "memtotal"),
+            ("/nodes/pve/storage/local-lvm/rrddata", "total"),
+        ] {
+            let rows = site.get(&format!("{path}?timeframe=hour&cf=AVERAGE")).await;
+            let rows = rows.as_array().unwrap();
+            let [.., before, last] = rows.as_slice() else { panic!("{path}: {rows:?}") };
+            assert!(
+                last[key].as_u64().is_some_and(|it| it > 0) && before.get(key).is_none(),
+                "{path}: {last} {before}"
+            );
+            let step = last["time"].as_u64().unwrap() - before["time"].as_u64().unwrap();
+            assert_eq!((step, last["time"].as_u64().unwrap() % step), (60, 0), "{path}");
+        }
+        assert_eq!(site.ask("GET", "/nodes/pve/rrddata", &[]).await.status, 400);
+    });
+}
+
+#[test]
+fn indexes_and_options_of_the_cluster_are_told() {
+    as_root(async |site| {
+        let names = async |path: &str, key: &str| {
+            let rows = site.get(path).await;
+            rows.as_array().unwrap().iter().map(|row| row[key].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("/", "subdir").await, ["version", "cluster", "nodes", "storage", "access", "pools"]);
+        let below = names("/cluster", "name").await;
+        for name in ["ha", "nextid", "options", "resources", "status", "tasks"] {
+            assert!(below.iter().any(|it| it == name), "{below:?}");
+        }
+        let below = names("/access", "subdir").await;
+        for name in ["users", "roles", "acl", "domains", "ticket"] {
+            assert!(below.iter().any(|it| it == name), "{below:?}");
+        }
+        assert_eq!(site.get("/cluster/options").await["keyboard"], "en-us");
+    });
+}
+
+/// Goal: a guest that runs tells the machine that it is, with the release of QEMU. Method: the usual one, a type, a release, a revision.
+#[test]
+fn the_machine_of_a_guest_that_runs_is_told() {
+    for (version, qemu, release) in [(Version::Eight, "9.2.0", "9.2"), (Version::Nine, "10.1.2", "10.1")] {
+        within(quick().on(version), async |site| {
+            for (machine, expected) in [
+                (None, format!("pc-i440fx-{release}+pve0")),
+                (Some("q35,viommu=intel"), format!("pc-q35-{release}+pve0")),
+                (Some("type=q35"), format!("pc-q35-{release}+pve0")),
+                (Some("pc-i440fx-8.1"), "pc-i440fx-8.1+pve0".to_owned()),
+                (Some("pc-q35-9.0+pve1"), "pc-q35-9.0+pve1".to_owned()),
+            ] {
+                site.datacenter.change_guest(100, &[("machine", machine)]);
+                let told = site.get("/nodes/pve/qemu/100/status/current").await;
+                let told = (&told["running-qemu"], &told["running-machine"]);
+                assert_eq!(told, (&json!(qemu), &json!(expected)), "{machine:?}");
+            }
+        });
+    }
 }
 
 #[test]

@@ -71,7 +71,17 @@ fn tasks_are_listed_by_what_they_are_about() {
         assert_eq!(kinds("vmid=421").await, [""; 0]);
         assert_eq!(kinds("vmid=9000").await, ["qmclone", "qmtemplate", "qmcreate"]);
         assert_eq!(kinds("typefilter=download").await, ["download"]);
+        assert_eq!(kinds("typefilter=qmclone,download").await, [""; 0], "it is one type");
         assert_eq!(kinds("limit=1&start=1").await, ["qmtemplate"]);
+        // By how they have ended.
+        site.datacenter.end_next_task("qmstart", Ending::Fails("oops".to_owned()));
+        assert_eq!(site.run("POST", "/nodes/pve/qemu/421/status/start", &[]).await, "oops");
+        site.datacenter.end_next_task("qmstart", Ending::Vanishes);
+        assert_eq!(site.run("POST", "/nodes/pve/qemu/101/status/start", &[]).await, "unexpected status");
+        assert_eq!(kinds("statusfilter=error").await, ["qmstart"]);
+        assert_eq!(kinds("statusfilter=unknown,error").await, ["qmstart", "qmstart"]);
+        assert_eq!(kinds("statusfilter=warning").await, [""; 0]);
+        assert_eq!(kinds("statusfilter=ok&vmid=9000").await, ["qmclone", "qmtemplate", "qmcreate"]);
     });
 }
 

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use castle_datacenter::{Blueprint, Keys};
 use castle_seams::Clock;
 use castle_testkit::in_virtual_time;
 use serde_json::{Value, json};
@@ -18,6 +19,22 @@ fn a_login_gives_a_token_and_tells_its_time() {
         let told = site.ask("POST", "/v1/auth/universal-auth/login", json!({"clientId": ID})).await;
         assert_eq!((told.status, &told.body["error"]), (422, &json!("ValidationFailure")));
         assert_eq!(told.body["message"][0]["path"], json!(["clientSecret"]));
+    });
+}
+
+#[test]
+fn nobody_computes_the_tokens_of_a_datacenter_with_keys_of_its_own() {
+    in_virtual_time(async |clock| {
+        let known = Site::closed(vault(), Arc::new(*clock));
+        let keys = Keys { token: "t", password: "p", client_secret: "s", seed: &[9; 32] };
+        let blueprint = Blueprint::embedded(&[]).with_keys(&keys);
+        let mut keyed = Site::of(blueprint, vault(), Arc::new(*clock));
+        let told = async |site: &Site| plain(&site.login(ID, SECRET).await.body["accessToken"]);
+        let (computed, given) = (told(&known).await, told(&keyed).await);
+        for (token, expected) in [(given, 200), (computed, 403)] {
+            keyed.token = token;
+            assert_eq!(keyed.ask("GET", "/v1/projects/slug/tazlab", Value::Null).await.status, expected);
+        }
     });
 }
 

@@ -56,7 +56,12 @@ pub(crate) fn vault() -> Infisical {
 impl Site {
     /// One that nobody has logged in to.
     pub(crate) fn closed(vault: Infisical, clock: Arc<dyn Clock>) -> Self {
-        let blueprint = Blueprint::embedded(&[]).with_latencies(Latencies::none()).with_vault(vault);
+        Self::of(Blueprint::embedded(&[]), vault, clock)
+    }
+
+    /// One in a datacenter of this blueprint.
+    pub(crate) fn of(blueprint: Blueprint, vault: Infisical, clock: Arc<dyn Clock>) -> Self {
+        let blueprint = blueprint.with_latencies(Latencies::none()).with_vault(vault);
         let datacenter = Datacenter::new(blueprint, clock.clone());
         let endpoint = Endpoint::parse(&format!("http://{HOST}/api")).unwrap();
         let client = Client::new(endpoint, &Trust::PublicRoots, datacenter.dial(), clock).unwrap();

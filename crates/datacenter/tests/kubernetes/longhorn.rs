@@ -118,6 +118,22 @@ fn managers_start_one_after_another_and_make_the_rest_at_run_time() {
             })
             .await;
         assert_eq!(stand.names("poddisruptionbudgets.policy").len(), 2);
+        // Whoever drains a node sees by their owners that somebody makes its Pods anew.
+        let managers = stand.names("instancemanagers.longhorn.io");
+        assert_eq!(managers.len(), 2, "{managers:?}");
+        for name in managers.iter().map(|manager| manager.split_once('/').unwrap().1) {
+            let owner = stand.object("instancemanagers.longhorn.io", NAMESPACE, name);
+            let pod = stand.object("pods", NAMESPACE, name);
+            let expected = json!([{
+                "apiVersion": "longhorn.io/v1beta2", "kind": "InstanceManager", "name": name, "uid": owner["metadata"]["uid"],
+                "controller": true, "blockOwnerDeletion": true,
+            }]);
+            assert_eq!(pod["metadata"]["ownerReferences"], expected, "{name}");
+            assert!(
+                owner["metadata"]["uid"].is_string() && owner["metadata"]["ownerReferences"][0]["kind"] == "Node",
+                "{owner}"
+            );
+        }
         assert_eq!(stand.object("settings.longhorn.io", NAMESPACE, "default-replica-count")["value"], "2");
         claim(&stand, "data").await;
         stand.until("a volume", |stand| phase(stand, "data") == "Bound").await;

@@ -78,6 +78,21 @@ pub(crate) fn differences(recorded: &Probe, here: &Probe) -> Vec<Difference> {
     found.all
 }
 
+/// Of lines, those that differ: without the first and the last ones that are the same.
+fn apart(recorded: Value, here: Value) -> (Value, Value) {
+    match (recorded, here) {
+        (Value::Array(mut one), Value::Array(mut other)) => {
+            let head = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
+            (one, other) = (one.split_off(head), other.split_off(head));
+            while one.last().is_some() && one.last() == other.last() {
+                (one.pop(), other.pop());
+            }
+            (Value::Array(one), Value::Array(other))
+        }
+        pair => pair,
+    }
+}
+
 struct Found {
     probe: String,
     all: Vec<Difference>,
@@ -98,6 +113,7 @@ impl Found {
         };
         let (recorded, here) = (plain(recorded), plain(here));
         if recorded != here {
+            let (recorded, here) = apart(recorded, here);
             self.add(place, &recorded, &here);
         }
     }

@@ -1,7 +1,6 @@
 //! The recordings.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,14 +20,4 @@ pub(crate) struct Probe {
     pub(crate) task: Option<Value>,
     /// What the task had said.
     pub(crate) log: Option<Vec<String>>,
-}
-
-/// A recording; nothing, and a word about it, where it is absent.
-pub(crate) fn load(name: &str) -> Option<Vec<Probe>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/recordings").join(name);
-    let Ok(text) = std::fs::read(&path) else {
-        castle_testkit::skipped(&format!("{} is not there, 179 requests are not held against it", path.display()));
-        return None;
-    };
-    Some(serde_json::from_slice(&text).unwrap())
 }

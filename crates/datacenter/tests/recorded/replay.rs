@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_datacenter::blueprint::{AclEntry, Host, Storage, StorageKind, Token, User};
-use castle_datacenter::{Blueprint, Datacenter, Download, Ending, Latencies, Version};
+use castle_datacenter::{Blueprint, Datacenter, Download, Latencies, Version};
 use castle_http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use castle_http::{Answer, Ask, Client, Endpoint, Method, Trust};
 use castle_seams::Clock;
@@ -62,6 +62,8 @@ impl Hypervisor {
         let datacenter = Datacenter::new(blueprint(version), Arc::new(*clock));
         datacenter.publish(IMAGE, Download::File { bytes: 4_521_984, size: 1 << 30, boots: false });
         datacenter.publish("http://127.0.0.1:1/", Download::Refused);
+        // The recorded host had Debian's QEMU, which cannot mirror as Proxmox' does.
+        datacenter.fail_mirrors("pve1", "Unknown protocol 'zeroinit' ");
         let endpoint = Endpoint::parse("http://pve1:8006/api2/json").unwrap();
         let client = Client::new(endpoint, &Trust::PublicRoots, datacenter.dial(), Arc::new(*clock)).unwrap();
         Self { datacenter, client, clock: *clock }
@@ -88,11 +90,6 @@ impl Hypervisor {
     async fn prepare(&self, name: &str) {
         if WAITED_FOR_STATISTICS.contains(&name) {
             self.clock.sleep(Duration::from_secs(12)).await;
-        }
-        if name == "clone-running" {
-            // The recorded host had Debian's QEMU, which cannot mirror as Proxmox does.
-            let text = "mirroring error: VM 701 qmp command 'drive-mirror' failed - Unknown protocol 'zeroinit' ";
-            self.datacenter.end_next_task("qmclone", Ending::Fails(text.to_owned()));
         }
         if name == "status-run" {
             // Some seconds went by.

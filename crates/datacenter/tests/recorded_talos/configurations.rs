@@ -5,7 +5,12 @@ use castle_testkit::in_virtual_time;
 use regex::Regex;
 
 use crate::wire::Node;
-use crate::{base, recording, told};
+use crate::{base, told};
+
+/// What a configured control plane said of them.
+const SAID: &str = include_str!("../recordings/talos-1.13.9-bad.txt");
+/// The script that made them of a right one.
+const SCRIPT: &str = include_str!("../recordings/talos-bad-configurations.py");
 
 /// Where the words are another reader's: what was asked, and how ours begins.
 const OTHER_WORDS: [(&str, &str); 3] = [
@@ -114,15 +119,13 @@ async fn judged(node: &Node, text: &str) -> Result<String, tonic::Status> {
 
 #[test]
 fn configurations_are_judged_as_recorded() {
-    let Some(recorded) = recording("talos-1.13.9-bad.txt") else { return };
-    let Some(script) = recording("talos-bad-configurations.py") else { return };
     in_virtual_time(async |clock| {
         let nodes = base::control_plane(clock).await;
         let node = nodes.admin(0);
-        let all = made(&script, &base::configuration(&nodes.castle));
-        assert_eq!(all.len(), recorded.lines().count());
+        let all = made(SCRIPT, &base::configuration(&nodes.castle));
+        assert_eq!(all.len(), SAID.lines().count());
         let mut problems = Vec::new();
-        for ((name, text), line) in all.iter().zip(recorded.lines()) {
+        for ((name, text), line) in all.iter().zip(SAID.lines()) {
             let line = line.strip_prefix("dry-run ").unwrap();
             let (known, expected) = line.split_once(' ').unwrap();
             assert_eq!(name, known);

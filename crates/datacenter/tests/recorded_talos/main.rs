@@ -20,15 +20,7 @@ mod tls;
 #[path = "../talos/wire.rs"]
 mod wire;
 
-use std::path::Path;
-
-/// A recording; nothing and a word about it where it is absent.
-#[expect(clippy::disallowed_methods, reason = "recordings are on disk")]
-fn recording(name: &str) -> Option<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/recordings").join(name);
-    if !file.is_file() {
-        castle_testkit::skipped(&format!("the recording {name} is not here"));
-        return None;
-    }
-    Some(std::fs::read_to_string(file).unwrap())
-}
+/// What a node told in maintenance, before it had a configuration.
+const IN_MAINTENANCE: &str = include_str!("../recordings/talos-1.13.9-maintenance.txt");
+/// What it told as the one control plane of a cluster.
+const AS_CONTROL_PLANE: &str = include_str!("../recordings/talos-1.13.9-cp-one-member.txt");

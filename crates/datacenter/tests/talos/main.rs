@@ -10,6 +10,7 @@ mod life;
 mod loopback;
 mod refusals;
 mod resources;
+mod simulated;
 #[allow(dead_code, reason = "shared with the tests of the hypervisor, which use more of it")]
 #[path = "../behaviour/site.rs"]
 mod site;

@@ -152,6 +152,11 @@ fn lists_and_streams_are_there() {
         let logs = node.machine().logs(request).await.unwrap().into_inner();
         assert!(logs.count().await >= 2);
 
+        // The vendor wants a disk that has room.
+        for address in &nodes.addresses {
+            let path = format!("/nodes/pve/qemu/{}/resize", crate::wire::vmid(address));
+            assert_eq!(nodes.site.run("PUT", &path, &[("disk", "scsi0"), ("size", "+10G")]).await, "OK");
+        }
         let request = HealthCheckRequest { wait_timeout: Some(Duration { seconds: 60, nanos: 0 }), cluster_info: None };
         let health = node.cluster().health_check(request).await.unwrap().into_inner();
         let told: Vec<String> = health.map(|progress| progress.unwrap().message).collect().await;

@@ -30,6 +30,8 @@ pub(crate) struct Told {
     pub(crate) runs_control_plane: bool,
     pub(crate) is_unschedulable: bool,
     pub(crate) addresses: Vec<String>,
+    /// What it runs as a control plane: the API server, the controllers, the scheduler.
+    pub(crate) images: [String; 3],
     pub(crate) labels: BTreeMap<String, String>,
     /// By key: the effect, with the value before a colon where there is one.
     pub(crate) taints: BTreeMap<String, String>,

@@ -123,6 +123,7 @@ pub(in crate::proxmox) fn move_disk(world: &mut World, request: &Request) -> Out
         format: request.text("format").map(str::to_owned),
         source: Source::Copy(old.file.clone()),
         is_clone: true,
+        runs: None,
     };
     let is_deleted = request.flag("delete");
     let (lock, bench) = (LockName::Guest(vmid), Workbench::default());

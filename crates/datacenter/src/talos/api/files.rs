@@ -38,9 +38,8 @@ impl Api {
                  VENDOR_URL=\"https://www.siderolabs.com/\"\n",
                 node.image.version
             ),
-            "/etc" | "/proc" | "/var" => return Err(Status::unknown("path must be a regular file")),
             "/proc/cmdline" => format!("talos.platform={} net.ifnames=0\n", node.image.platform),
-            path => return Err(Status::not_found(format!("stat {path}: no such file or directory"))),
+            path => return Err(unread(path)),
         };
         let data = Data { metadata: caller.metadata(), bytes: text.into_bytes() };
         Ok(Response::new(Box::pin(stream::iter([Ok(data)]))))
@@ -115,6 +114,21 @@ impl Api {
             Ok(GenerateClientConfigurationResponse { messages: vec![made] })
         })
         .await
+    }
+}
+
+/// The folders at the root of a node's files.
+const FOLDERS: [&str; 13] =
+    ["boot", "dev", "etc", "lib", "opt", "proc", "root", "run", "sbin", "sys", "system", "usr", "var"];
+
+/// Why a file is not read: nobody has it, or it is one that a real node has.
+fn unread(path: &str) -> Status {
+    let inside = path.strip_prefix('/').unwrap_or_default().trim_end_matches('/');
+    let (folder, rest) = inside.split_once('/').unwrap_or((inside, ""));
+    match (FOLDERS.contains(&folder), rest) {
+        (true, "") => Status::unknown("path must be a regular file"),
+        (true, _) => Status::unimplemented(format!("the embedded node simulates no {path}")),
+        (false, _) => Status::not_found(format!("stat {path}: no such file or directory")),
     }
 }
 

@@ -153,8 +153,7 @@ impl MachineService for Api {
 
     async fn memory(&self, request: Request<()>) -> Answer<MemoryResponse> {
         self.unary("Memory", request, |world, caller, ()| {
-            let mebibytes = world.guests.get(&caller.vmid).and_then(|guest| guest.get("memory")?.parse::<u64>().ok());
-            let memtotal = mebibytes.unwrap_or(512) * 1024;
+            let memtotal = world.node_memory(caller.vmid) >> 10;
             let meminfo =
                 MemInfo { memtotal, memfree: memtotal / 2, memavailable: memtotal / 2, buffers: 0, cached: 0 };
             Ok(MemoryResponse { messages: vec![Memory { metadata: None, meminfo: Some(meminfo) }] })
@@ -224,8 +223,7 @@ impl MachineService for Api {
 
     async fn service_start(&self, request: Request<ServiceStartRequest>) -> Answer<ServiceStartResponse> {
         self.unary("ServiceStart", request, |world, caller: &Caller, asked| {
-            world.check_service(caller.vmid, &asked.id)?;
-            let resp = format!("Service {:?} started", asked.id);
+            let resp = world.start_service(caller.vmid, &asked.id)?;
             Ok(ServiceStartResponse { messages: vec![ServiceStart { metadata: None, resp }] })
         })
         .await
@@ -233,8 +231,8 @@ impl MachineService for Api {
 
     async fn service_stop(&self, request: Request<ServiceStopRequest>) -> Answer<ServiceStopResponse> {
         self.unary("ServiceStop", request, |world, caller, asked| {
-            world.check_service(caller.vmid, &asked.id)?;
-            Err(Status::unknown(format!("service {:?} doesn't support stop operation via API", asked.id)))
+            let resp = world.stop_service(caller.vmid, &asked.id)?;
+            Ok(ServiceStopResponse { messages: vec![ServiceStop { metadata: None, resp }] })
         })
         .await
     }

@@ -89,6 +89,12 @@ impl Api {
 }
 
 impl World {
+    /// How much memory a node has, in bytes.
+    pub(super) fn node_memory(&self, vmid: u32) -> u64 {
+        let mebibytes = self.guests.get(&vmid).and_then(|guest| guest.get("memory")?.parse::<u64>().ok());
+        mebibytes.unwrap_or(512) << 20
+    }
+
     /// The containers of the system; those of Kubernetes are told by its own API.
     pub(super) fn containers(&self, vmid: u32, asked: &ContainersRequest) -> ContainersResponse {
         let services = self.talos.boot(vmid).map(|boot| &boot.services);

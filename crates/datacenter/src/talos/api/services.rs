@@ -5,7 +5,6 @@ use castle_talos_api::machine::{
 };
 use tonic::Status;
 
-use crate::talos::node::Moment;
 use crate::talos::services::Happened;
 use crate::world::World;
 
@@ -38,20 +37,47 @@ impl World {
         if is_known { Ok(()) } else { Err(Status::unknown(format!("service {id:?} not defined"))) }
     }
 
-    /// Restarts a service; the Talos API itself comes back as another server.
+    /// Whether a service has been started, even if it still waits for something.
+    fn has_begun(&self, vmid: u32, id: &str) -> bool {
+        let service = self.talos.boot(vmid).and_then(|boot| boot.services.get(id));
+        service.is_some_and(|service| !["Finished", "Initialized"].contains(&service.state))
+    }
+
+    /// Starts a service that does not run. Of those that every node has, the kubelet alone may be started and restarted by others.
+    pub(super) fn start_service(&mut self, vmid: u32, id: &str) -> Result<String, Status> {
+        self.check_service(vmid, id)?;
+        if !self.has_begun(vmid, id) {
+            if id != "kubelet" {
+                return Err(Status::unknown(format!("service {id:?} doesn't support start operation via API")));
+            }
+            self.talos_settle_of(vmid);
+        }
+        Ok(format!("Service {id:?} started"))
+    }
+
+    /// Stops a service: one that runs is none of those that others may stop.
+    pub(super) fn stop_service(&self, vmid: u32, id: &str) -> Result<String, Status> {
+        self.check_service(vmid, id)?;
+        if self.has_begun(vmid, id) {
+            return Err(Status::unknown(format!("service {id:?} doesn't support stop operation via API")));
+        }
+        Ok(format!("Service {id:?} stopped"))
+    }
+
     pub(super) fn restart_service(&mut self, vmid: u32, id: &str) -> Result<String, Status> {
         self.check_service(vmid, id)?;
-        if !["apid", "cri", "etcd", "kubelet", "trustd"].contains(&id) {
+        if !self.has_begun(vmid, id) {
+            return self.start_service(vmid, id).map(|_| format!("Service {id:?} restarted"));
+        }
+        if id != "kubelet" {
             return Err(Status::unknown(format!("service {id:?} doesn't support restart operation via API")));
         }
-        let span = self.latencies.talos.apid;
-        if id == "apid"
-            && let Some(boot) = self.talos.boot_mut(vmid)
-        {
-            boot.apid = None;
-            self.talos_plan(vmid, Moment::Apid, span);
-            self.touch();
+        let now = self.now;
+        if let Some(boot) = self.talos.boot_mut(vmid) {
+            boot.runs_kubelet = false;
+            boot.serve(now, "kubelet", "Finished", None);
         }
+        self.talos_settle_of(vmid);
         Ok(format!("Service {id:?} restarted"))
     }
 }

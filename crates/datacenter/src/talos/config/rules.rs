@@ -382,7 +382,7 @@ fn between(documents: &[Document], first: Option<&Yaml>) -> Vec<String> {
 }
 
 /// The tag of an image.
-pub(super) fn tag(image: &str) -> Option<&str> {
+pub(crate) fn tag(image: &str) -> Option<&str> {
     let image = image.split('@').next().unwrap_or(image);
     image.rsplit('/').next()?.split_once(':').map(|(_, tag)| tag)
 }

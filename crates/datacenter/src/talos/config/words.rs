@@ -1,7 +1,7 @@
 //! What a configuration says about network, names and scheduling, wherever its version writes it.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::yaml::Yaml;
 use super::{Cni, Config, Network, Role, prefix};
@@ -95,6 +95,38 @@ impl Config {
             || ["cluster.inlineManifests", "cluster.extraManifests", "cluster.network.cni.urls"]
                 .iter()
                 .any(|path| has_list(path))
+    }
+
+    /// The images of the API server, of the controllers and of the scheduler. Where none is named, they are as old as the kubelet.
+    pub(crate) fn static_images(&self) -> [String; 3] {
+        let parts = [
+            ("KubeAPIServerConfig", "apiServer", "kube-apiserver"),
+            ("KubeControllerManagerConfig", "controllerManager", "kube-controller-manager"),
+            ("KubeSchedulerConfig", "scheduler", "kube-scheduler"),
+        ];
+        parts.map(|(kind, key, name)| {
+            let new = self.documents_of(kind).find_map(|document| document.value.text_at("image"));
+            let named = new.or_else(|| self.machine()?.text_at(&format!("cluster.{key}.image")));
+            let named = named.filter(|image| !image.is_empty()).map(str::to_owned);
+            named.unwrap_or_else(|| format!("registry.k8s.io/{name}:{}", self.kubernetes_version))
+        })
+    }
+
+    /// The first ranges of IPv4 that Pods and Services have their addresses from; Talos' own where none is named.
+    pub(crate) fn kubernetes_ranges(&self) -> [(Ipv4Addr, u8); 2] {
+        let named = |key: &str, otherwise: (Ipv4Addr, u8)| {
+            let new = self.documents_of("KubeNetworkConfig").next().map(|document| document.value.texts_at(key));
+            let old = || self.machine().map(|machine| machine.texts_at(&format!("cluster.network.{key}")));
+            let mut read = new.or_else(old).unwrap_or_default().into_iter().filter_map(|text| {
+                let (address, length) = text.split_once('/')?;
+                let (address, length) = (address.parse::<Ipv4Addr>().ok()?, length.parse::<u8>().ok()?);
+                let mask = u32::MAX.checked_shl(32_u32.checked_sub(length.into())?).unwrap_or(0);
+                Some((Ipv4Addr::from(u32::from(address) & mask), length))
+            });
+            read.next().unwrap_or(otherwise)
+        };
+        let (pods, services) = (Ipv4Addr::new(10, 244, 0, 0), Ipv4Addr::new(10, 96, 0, 0));
+        [named("podSubnets", (pods, 16)), named("serviceSubnets", (services, 12))]
     }
 
     /// Whether CoreDNS comes with the cluster.

@@ -180,7 +180,7 @@ pub(crate) static KINDS: &[Kind] = &[
         ("runtime.DiagnosticsController", "Diagnostic"),
         &["diagnostic"],
         &[("Message", "{.message}")],
-        |world, node, _| status::diagnostics(world, node),
+        |world, node, _| network::overlap(world, node),
     ),
     kind(
         ("ExtensionStatuses.runtime.talos.dev", "runtime"),

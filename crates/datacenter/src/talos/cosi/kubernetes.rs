@@ -36,7 +36,7 @@ pub(super) fn node_status(world: &World, node: &Node) -> Vec<(String, Value)> {
 
 /// The parts of a control plane that the kubelet runs without being told by Kubernetes: their names, and whether each is ready;
 /// nothing as long as nothing runs them.
-pub(super) fn static_pod_names(world: &World, node: &Node) -> Vec<(String, Option<bool>)> {
+pub(crate) fn static_pod_names(world: &World, node: &Node) -> Vec<(String, Option<bool>)> {
     let Some(boot) = &node.boot else { return Vec::new() };
     if !node.is_control_plane() || !boot.runs_kubelet || !boot.serves_etcd {
         return Vec::new();

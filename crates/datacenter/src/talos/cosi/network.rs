@@ -28,17 +28,49 @@ pub(super) fn node_addresses(world: &World, node: &Node) -> Vec<(String, Value)>
         json!({ "addresses": texts, "sortAlgorithm": "v1" })
     };
     let current = current_addresses(world, node);
+    let (own, of_kubernetes) = apart(node, &current);
     let default: Vec<(IpAddr, u8)> = current.first().copied().into_iter().collect();
     let mut all = vec![("default".to_owned(), say(&default))];
     for id in ["accumulative", "current", "routed"] {
         all.push((id.to_owned(), say(&current)));
         if node.config().is_some() {
-            // What Pods and Services have is nobody's here.
-            all.push((format!("{id}-no-k8s"), say(&current)));
-            all.push((format!("{id}-only-k8s"), say(&[])));
+            all.push((format!("{id}-no-k8s"), say(&own)));
+            all.push((format!("{id}-only-k8s"), say(&of_kubernetes)));
         }
     }
     all
+}
+
+/// Addresses apart from those that lie where Pods and Services have theirs.
+fn apart(node: &Node, addresses: &[(IpAddr, u8)]) -> (Vec<(IpAddr, u8)>, Vec<(IpAddr, u8)>) {
+    let ranges = node.config().map(|config| config.kubernetes_ranges());
+    let is_own = |address: &&(IpAddr, u8)| match address.0 {
+        IpAddr::V4(ip) => !ranges.iter().flatten().any(|range| holds(*range, ip)),
+        IpAddr::V6(_) => true,
+    };
+    addresses.iter().partition(is_own)
+}
+
+fn holds((first, length): (Ipv4Addr, u8), address: Ipv4Addr) -> bool {
+    let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+    u32::from(address) & mask == u32::from(first)
+}
+
+/// What the node warns of: that all of its addresses lie where Pods or Services have theirs.
+pub(crate) fn overlap(world: &World, node: &Node) -> Vec<(String, Value)> {
+    let all = current_addresses(world, node);
+    let Some(config) = node.config().filter(|_| !all.is_empty() && apart(node, &all).0.is_empty()) else {
+        return Vec::new();
+    };
+    let routed: Vec<String> = all.iter().map(|(address, length)| format!("\"{address}/{length}\"")).collect();
+    let [pods, services] = config.kubernetes_ranges().map(|(first, length)| format!("[\"{first}/{length}\"]"));
+    let details = [
+        format!("host routed addresses: [{}]", routed.join(" ")),
+        format!("Kubernetes pod CIDRs: {pods}"),
+        format!("Kubernetes service CIDRs: {services}"),
+    ];
+    let message = "host and Kubernetes pod/service CIDR addresses overlap";
+    vec![("address-overlap".to_owned(), json!({ "message": message, "details": details }))]
 }
 
 /// The hardware addresses of a machine's network devices, by the names that the kernel gives them.

@@ -130,12 +130,6 @@ pub(super) fn time(boot: &Boot) -> Value {
     json!({ "synced": boot.is_synced, "epoch": boot.epoch, "syncDisabled": is_disabled })
 }
 
-pub(super) fn diagnostics(world: &World, node: &Node) -> Vec<(String, Value)> {
-    let is_worried = !world.reaches_time(node.vmid) && node.boot.as_ref().is_some_and(|boot| !boot.is_synced);
-    let said = json!({ "message": "time is not in sync: time servers do not answer", "details": [] });
-    is_worried.then(|| ("time-not-in-sync".to_owned(), said)).into_iter().collect()
-}
-
 pub(super) fn extensions(node: &Node) -> Vec<(String, Value)> {
     let said = json!({
         "image": "0.sqsh",

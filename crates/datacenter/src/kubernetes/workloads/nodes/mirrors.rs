@@ -27,10 +27,16 @@ impl Kube {
         if !told.is_up {
             return;
         }
-        for (part, cpu, memory) in PARTS {
+        for ((part, cpu, memory), image) in PARTS.into_iter().zip(&told.images) {
             let name = format!("{part}-{}", told.name);
+            let is_other = |pod: &Value| value::text(&pod["spec"]["containers"][0], "image") != image;
             match self.get("pods", NAMESPACE, &name) {
-                None if told.runs_control_plane => self.make_mirror(told, (part, cpu, memory)),
+                None if told.runs_control_plane => self.make_mirror(told, (part, cpu, memory), image),
+                // What is run is another one: the agent shows it anew.
+                Some(pod) if told.runs_control_plane && is_other(&pod) => {
+                    self.erase("pods", NAMESPACE, &name);
+                    self.make_mirror(told, (part, cpu, memory), image);
+                }
                 Some(pod) if told.runs_control_plane && !is(&pod, "Ready") => self.set_ready(&pod, true, ""),
                 Some(pod) if !told.runs_control_plane && why_unready(&pod) != STOPPED => {
                     self.set_ready(&pod, false, STOPPED);
@@ -40,14 +46,15 @@ impl Kube {
         }
     }
 
-    fn make_mirror(&mut self, told: &Told, (part, cpu, memory): (&str, &str, &str)) {
+    fn make_mirror(&mut self, told: &Told, (part, cpu, memory): (&str, &str, &str), image: &str) {
+        let version = image.split('@').next().and_then(|image| image.rsplit_once(':')).map_or("", |(_, tag)| tag);
         let Some(node) = self.get("nodes", "", &told.name) else { return };
         let labels = json!({
             "tier": "control-plane", "k8s-app": part, "component": part, "app.kubernetes.io/name": part,
-            "app.kubernetes.io/version": told.version, "app.kubernetes.io/component": "control-plane",
+            "app.kubernetes.io/version": version, "app.kubernetes.io/component": "control-plane",
             "app.kubernetes.io/managed-by": "Talos",
         });
-        let hash = hex(&Sha256::digest(format!("{part} {} {}", told.name, told.version))[..16]);
+        let hash = hex(&Sha256::digest(format!("{part} {} {image}", told.name))[..16]);
         let annotations = json!({
             "kubernetes.io/config.hash": hash, "kubernetes.io/config.mirror": hash, "kubernetes.io/config.source": "http",
             "kubernetes.io/config.seen": fine_stamp(self.calendar + self.now),
@@ -56,7 +63,7 @@ impl Kube {
             "apiVersion": "v1", "kind": "Node", "name": told.name, "uid": value::uid(&node), "controller": true,
         }]);
         let container = json!({
-            "name": part, "image": format!("registry.k8s.io/{part}:{}", told.version),
+            "name": part, "image": image,
             "command": [format!("/usr/local/bin/{part}")], "resources": { "requests": { "cpu": cpu, "memory": memory } },
         });
         let spec = json!({
