@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use castle_datacenter::blueprint::{AclEntry, Token, User};
-use castle_datacenter::{Blueprint, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, Version};
+use castle_datacenter::{Blueprint, EMBEDDED_PASSWORD, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, Keys, Version};
 use castle_http::header::{AUTHORIZATION, HeaderValue};
 use castle_seams::Clock;
 use serde_json::{Value, json};
@@ -75,6 +75,24 @@ fn a_ticket_needs_its_header_for_changes_and_holds_two_hours() {
         site.headers.push(token);
         site.clock.sleep(Duration::from_secs(2 * 60 * 60 + 1)).await;
         assert_eq!(site.ask("GET", "/version", &[]).await.line(), "401 permission denied - invalid PVE ticket");
+    });
+}
+
+/// Goal: a ticket that another datacenter gave, or that its source lets one compute, opens none. Method: what one of a known seed gives.
+#[test]
+fn a_ticket_of_another_datacenter_is_none() {
+    within(quick(), async |mut site| {
+        let keys = Keys { token: EMBEDDED_TOKEN, password: EMBEDDED_PASSWORD, client_secret: "secret", seed: &[9; 32] };
+        let mut other = Site::new(quick().with_keys(&keys), &site.clock);
+        site.log_in_as_root().await;
+        other.headers.clone_from(&site.headers);
+        assert_eq!(other.ask("GET", "/version", &[]).await.line(), "401 permission denied - invalid PVE ticket");
+        other.log_in_as_root().await;
+        assert_eq!(other.ask("GET", "/access/users", &[]).await.status, 200);
+        // The header for changes is another one, too.
+        other.headers[1] = site.headers[1].clone();
+        let refused = other.ask("POST", "/nodes/pve/qemu/100/status/stop", &[]).await;
+        assert_eq!(refused.line(), "401 Permission denied - invalid csrf token");
     });
 }
 

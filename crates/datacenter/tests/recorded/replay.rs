@@ -21,7 +21,6 @@ const SECRET: &str = "11111111-1111-4111-8111-111111111111";
 const WAITED_FOR_STATISTICS: &[&str] = &["resources2", "resources3"];
 
 pub(crate) struct Hypervisor {
-    datacenter: Datacenter,
     client: Client,
     clock: VirtualClock,
 }
@@ -66,7 +65,7 @@ impl Hypervisor {
         datacenter.fail_mirrors("pve1", "Unknown protocol 'zeroinit' ");
         let endpoint = Endpoint::parse("http://pve1:8006/api2/json").unwrap();
         let client = Client::new(endpoint, &Trust::PublicRoots, datacenter.dial(), Arc::new(*clock)).unwrap();
-        Self { datacenter, client, clock: *clock }
+        Self { client, clock: *clock }
     }
 
     /// What is answered to a recorded request, and how its task ends if it begins one.
