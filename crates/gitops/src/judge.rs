@@ -261,7 +261,7 @@ impl Verdict {
 #[must_use]
 pub fn judge(tree: &Tree, world: &World) -> Verdict {
     let tree = &tree.as_fetched();
-    let forest = grow(tree, &world.entry, &world.sources(), world.is_lenient());
+    let forest = grow(tree, &world.entry, &world.sources(), (world.is_lenient(), world.unread.is_empty()));
     let order = Order::of(&forest);
     let mut case = Case {
         tree,

@@ -165,8 +165,9 @@ struct Ground<'g> {
     is_whole: bool,
 }
 
-/// Builds the first Kustomization and all that follow. What castle makes itself is `given`.
-pub(crate) fn grow(tree: &Tree, entry: &Object, given: &Sources, is_lenient: bool) -> Forest {
+/// Builds the first Kustomization and all that follow. What castle makes itself is `given`; whether all else that is there is known is said beside how
+/// variables are substituted.
+pub(crate) fn grow(tree: &Tree, entry: &Object, given: &Sources, (is_lenient, is_known): (bool, bool)) -> Forest {
     // Sources of variables may be brought by any group, also by a later one: the first pass finds them.
     let (found, made) = (Forest::default(), Made::default());
     let mut ground = Ground { tree, entry, known: given.clone(), is_lenient, found, made, is_whole: true };
@@ -174,7 +175,7 @@ pub(crate) fn grow(tree: &Tree, entry: &Object, given: &Sources, is_lenient: boo
     for group in &first.groups {
         ground.known.extend(variables::of(&group.objects));
     }
-    (ground.is_whole, ground.made, ground.found) = (first.unread().is_none(), Made::of(&first), first);
+    (ground.is_whole, ground.made, ground.found) = (is_known && first.unread().is_none(), Made::of(&first), first);
     pass(&ground)
 }
 

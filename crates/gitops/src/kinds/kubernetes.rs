@@ -141,8 +141,8 @@ impl ApiServer {
         let is_own = self.is_own(group);
         let is_enabled = self.enabled.iter().any(|entry| {
             let whole = format!("{group}/{version}");
-            (is_own && entry == "api/all")
-                || (is_own && stage.is_some_and(|stage| *entry == format!("api/{stage}")))
+            let is_its_stage = || stage.is_some_and(|stage| *entry == format!("api/{stage}"));
+            (is_own && (entry == "api/all" || is_its_stage()))
                 || entry.strip_prefix(whole.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         });
         let is_younger = SINCE.iter().any(|(kinds, since)| is(kinds) && self.minor < *since);

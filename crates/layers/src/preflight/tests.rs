@@ -223,6 +223,21 @@ fn what_configurations_bring_is_there() {
         assert_eq!(told(&bring(&program), &policy), [Code::NotJudged]);
         assert_eq!(told(&bring(&program), &map("net")), [Code::NotJudged]);
         assert_eq!(told(&bring("a: [not a manifest"), &policy), [Code::NotJudged]);
+        // A program may also make what variables come from.
+        let open = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: a, namespace: flux-system}\n\
+                    spec: {interval: 1h, retryInterval: 1m, prune: true, path: ./a, sourceRef: {kind: GitRepository, name: flux-system}, \
+                    postBuild: {substitute: {a: b}, substituteFrom: [{kind: ConfigMap, name: made, optional: true}]}}\n";
+        let tree = Tree::new([
+            ("clusters/blue/all.yaml".to_owned(), open.as_bytes().to_vec()),
+            ("a/map.yaml".to_owned(), format!("{}data: {{a: '${{unknown}}'}}\n", map("default")).into_bytes()),
+        ]);
+        for (patch, expected) in [(bring(&program), None), (String::new(), Some(Code::VariableMissing))] {
+            let (castle, manifests) = (castle(GITOPS), BTreeMap::new());
+            let patches = [Secret::from(patch)];
+            let given = Given { nodes: &[], entry: None, manifests: &manifests, patches: &patches };
+            let mut findings = judge(&tree, &world(&castle, &given)).findings.into_iter();
+            assert_eq!(findings.find(|it| it.code == Code::VariableMissing).map(|it| it.code), expected);
+        }
 
         let namespace = object("v1\nkind: Namespace", "{name: net}");
         assert_eq!(told(&bring(&namespace), &map("net")), []);
