@@ -25,6 +25,32 @@ pub(crate) fn finding(seen: &Finding) -> Finding {
     Finding { subject: text(&seen.subject), evidence: text(&seen.evidence), ..seen.clone() }
 }
 
+/// A finding about a repository. Its sentences are castle's, with names from there among them.
+pub(crate) fn found(seen: &mut castle_gitops::Finding, is_from_there: &dyn Fn(&str) -> bool) {
+    let castle_gitops::Finding { file, subject, why, fix, also, .. } = seen;
+    for place in [file, subject].into_iter().chain(also.iter_mut().map(|(file, _)| file)) {
+        *place = text(place);
+    }
+    for own in [why, fix] {
+        *own = sentence(own, is_from_there);
+    }
+}
+
+/// A sentence of castle's: a secret that is one of its words stays, unless it is there from outside.
+fn sentence(own: &str, is_from_outside: &dyn Fn(&str) -> bool) -> String {
+    let shown = redact::redact_own(own).into_owned();
+    if text(&shown) == shown {
+        return shown;
+    }
+    let is_end = |letter: char| !letter.is_alphanumeric() && !"-_.".contains(letter);
+    let words = shown.split_inclusive(is_end).map(|piece| {
+        let word = piece.trim_end_matches(is_end).trim_end_matches('.');
+        let masked = text(word);
+        if masked != word && is_from_outside(word) { piece.replacen(word, &masked, 1) } else { piece.to_owned() }
+    });
+    words.collect()
+}
+
 fn change(seen: &Change) -> Change {
     let value = |value: &Option<String>| value.as_deref().map(text);
     let masked = |one: &Difference| Difference { is: value(&one.is), wanted: value(&one.wanted), ..one.clone() };
@@ -70,6 +96,32 @@ mod tests {
     use super::*;
     use crate::output::Printer;
     use crate::stand::Trouble;
+
+    /// Goal: the same in what is found in a repository. Method: such a secret as a name there, in a sentence with that word in it, and without.
+    #[test]
+    fn findings_show_no_secret_and_keep_castles_words() {
+        begin();
+        drop(Secret::registered("rehearsed".to_owned()));
+        let text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: rehearsed, namespace: rehearsed}\nspec:\n  template:\n    spec:\n      \
+                    volumes: [{name: v, secret: {secretName: rehearsed}}]\n";
+        let file = "clusters/blue/rehearsed.yaml".to_owned();
+        let tree = castle_gitops::Tree::new([(file, text.as_bytes().to_vec())]);
+        let verdict = castle_gitops::judge(&tree, &castle_gitops::World::new("clusters/blue"));
+        let mut findings = verdict.findings;
+        assert!(findings.iter().any(|finding| finding.why.contains("rehearsed")), "{findings:?}");
+        for finding in &mut findings {
+            found(finding, &|word| text.contains(word));
+            let castle_gitops::Finding { file, subject, why, fix, .. } = &*finding;
+            assert!(!format!("{file} {subject} {why} {fix}").contains("rehearsed"), "{finding:?}");
+            assert!(
+                finding.subject.contains("[secret]") && finding.file == "clusters/blue/[secret].yaml",
+                "{finding:?}"
+            );
+        }
+        let own = "not rehearsed: the namespace rehearsed";
+        assert_eq!(sentence(own, &|_| false), own);
+        assert_eq!(sentence(own, &|_| true), "not [secret]: the namespace [secret]");
+    }
 
     /// Goal: a secret that is one of castle's words blanks no sentence of castle's, and does not show in what others say. Method: such a secret, in
     /// a sentence, in an object, and in an answer.

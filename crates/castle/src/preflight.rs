@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::components::Manifests as Pinned;
 use crate::keeping::Kept;
+use crate::masking;
 use crate::output::Printer;
 use crate::repository::{Repository, Unread};
 use crate::stand::with_next;
@@ -64,7 +65,14 @@ pub(crate) async fn judged(
     let found = repository.tree().await?;
     let patches = patches(kept);
     let given = layer::Given { nodes: &kept.nodes, entry, manifests, patches: &patches };
-    let verdict = judge(&found.tree, &layer::world(&kept.castle, &given));
+    let mut verdict = judge(&found.tree, &layer::world(&kept.castle, &given));
+    let forest = &verdict.forest;
+    let is_from_there = |word: &str| {
+        let mut files = found.tree.below("");
+        files.any(|(path, bytes)| path.contains(word) || String::from_utf8_lossy(bytes).contains(word))
+            || forest.objects().any(|(_, object)| object.value.to_string().contains(word))
+    };
+    verdict.findings.iter_mut().for_each(|finding| masking::found(finding, &is_from_there));
     Ok(Judged { url: repository.url.clone(), commit: found.commit, verdict })
 }
 
@@ -96,12 +104,12 @@ pub(crate) async fn preflight(kept: &Kept, manifests: &Manifests) -> Preflight {
     match deadline(kept.clock(), LOOKING, looking).await {
         Ok(Ok(preflight)) => preflight,
         Ok(Err(Unread::NotFromHere(why))) => Preflight::NotFromHere(why),
-        Ok(Err(Unread::Invalid(fault) | Unread::Failed(fault))) => Preflight::Unread(fault),
+        Ok(Err(Unread::Invalid(fault) | Unread::Failed(fault))) => Preflight::Unread(masking::fault(&fault)),
         Err(_) => {
             let gitops = kept.castle.gitops.as_ref();
             let (url, branch) = gitops.map_or(("", ""), |it| (it.repository.as_str(), it.branch.as_str()));
             let late = GitError::Unreachable(format!("it was not read within {} s", LOOKING.as_secs()));
-            Preflight::Unread(layer::fault(url, branch, &late))
+            Preflight::Unread(masking::fault(&layer::fault(url, branch, &late)))
         }
     }
 }

@@ -95,6 +95,29 @@ pub(crate) enum Unread {
     Failed(Fault),
 }
 
+impl Unread {
+    /// What is told when a server did not give it.
+    fn server(url: &str, branch: &str, error: &GitError) -> Self {
+        let fault = preflight::fault(url, branch, error);
+        match error {
+            GitError::BranchMissing { .. } | GitError::Empty | GitError::Address(_) => Self::Invalid(fault),
+            // Castle's bounds are not Flux's.
+            GitError::TooLarge(_) => Self::NotFromHere(error.to_string()),
+            _ => Self::Failed(fault),
+        }
+    }
+
+    /// What is told of a folder that is not read.
+    fn folder(folder: &Path, error: &TreeError) -> Self {
+        match error {
+            TreeError::TooLarge(_) => Self::NotFromHere(error.to_string()),
+            TreeError::Unreadable(_) => {
+                Self::Invalid(Fault::new(Class::Final, folder.display().to_string(), error.to_string()))
+            }
+        }
+    }
+}
+
 impl Repository {
     /// The one that castle.yaml names, if it names one. Nothing is asked of it yet.
     pub(crate) async fn of(kept: &Kept) -> Result<Option<Self>, Unread> {
@@ -139,16 +162,14 @@ impl Repository {
     pub(crate) async fn tree(&self) -> Result<Found, Unread> {
         match self.source()? {
             Reading::Folder(folder) => {
-                let wrong = |error: TreeError| {
-                    Unread::Invalid(Fault::new(Class::Final, folder.display().to_string(), error.to_string()))
-                };
-                let tree = Tree::of_folder(self.doors.disk.as_ref(), folder).map_err(wrong)?;
+                let tree = Tree::of_folder(self.doors.disk.as_ref(), folder)
+                    .map_err(|error| Unread::folder(folder, &error))?;
                 Ok(Found { tree, commit: None })
             }
             Reading::Server(remote, trust) => {
                 let commit =
                     git::fetch(remote, trust, self.doors.dial(CONNECT_TIMEOUT), self.doors.clock.clone()).await;
-                let commit = commit.map_err(|error| self.unread(&error))?;
+                let commit = commit.map_err(|error| Unread::server(&self.url, &self.branch, &error))?;
                 Ok(Found { tree: commit.tree, commit: Some(commit.id) })
             }
         }
@@ -162,15 +183,6 @@ impl Repository {
                 let login = login.as_ref().map(Login::shown);
                 Ok(Reading::Server(Remote { address, branch: &self.branch, login }, trust))
             }
-        }
-    }
-
-    /// What is told when a server did not give it.
-    fn unread(&self, error: &GitError) -> Unread {
-        let fault = preflight::fault(&self.url, &self.branch, error);
-        match error {
-            GitError::BranchMissing { .. } | GitError::Empty | GitError::Address(_) => Unread::Invalid(fault),
-            _ => Unread::Failed(fault),
         }
     }
 }
@@ -264,4 +276,25 @@ pub(crate) fn authority(kept: &Kept, gitops: &Gitops) -> Result<Option<String>, 
     validate::check(Kind::CertificateAuthority, &Secret::from(pem.clone()), &origin, now)
         .map_err(|error| wrong(error.to_string()))?;
     Ok(Some(pem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a repository that is too much for castle stands in nobody's way, for Flux has no such bounds. Method: each way in which one can be.
+    #[test]
+    fn what_is_too_large_to_judge_is_not_wrong() {
+        let server = |error: GitError| Unread::server("https://git.example.com/blue.git", "main", &error);
+        let folder = |error: TreeError| Unread::folder(Path::new("gitops"), &error);
+        let is_large = |unread: &Unread| matches!(unread, Unread::NotFromHere(why) if why.contains("larger than castle reads") || why.contains("more than castle reads"));
+        for unread in
+            [server(GitError::TooLarge("its newest commit, packed")), folder(TreeError::TooLarge("gitops".to_owned()))]
+        {
+            assert!(is_large(&unread), "{unread:?}");
+        }
+        assert!(matches!(server(GitError::Empty), Unread::Invalid(_)));
+        assert!(matches!(server(GitError::NotFound(404)), Unread::Failed(_)));
+        assert!(matches!(folder(TreeError::Unreadable("gitops: gone".to_owned())), Unread::Invalid(_)));
+    }
 }

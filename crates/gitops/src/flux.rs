@@ -16,8 +16,8 @@ use crate::yaml;
 
 pub use forest::{Forest, Group};
 pub(crate) use forest::{grow, is_elsewhere, source};
-pub(crate) use makers::{Made, possible_maker};
-pub(crate) use variables::{Source, Sources, is_unknown};
+pub(crate) use makers::{Made, possible_maker, possible_maker_besides};
+pub(crate) use variables::{Source, Sources, is_unknown, of as sources_of};
 
 /// The group of Flux's Kustomizations.
 pub(crate) const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io";
@@ -25,6 +25,16 @@ pub(crate) const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io";
 pub(crate) const HELM: &str = "helm.toolkit.fluxcd.io";
 /// The group of its sources.
 pub(crate) const SOURCE: &str = "source.toolkit.fluxcd.io";
+/// The kinds that run programs, and where their Pods are.
+pub(crate) const PROGRAMS: &[(&str, &str)] = &[
+    ("Pod", "/spec"),
+    ("Deployment", "/spec/template/spec"),
+    ("ReplicaSet", "/spec/template/spec"),
+    ("DaemonSet", "/spec/template/spec"),
+    ("StatefulSet", "/spec/template/spec"),
+    ("Job", "/spec/template/spec"),
+    ("CronJob", "/spec/jobTemplate/spec/template/spec"),
+];
 const SUBSTITUTE: &str = "kustomize.toolkit.fluxcd.io/substitute";
 
 /// What one Kustomization comes to.

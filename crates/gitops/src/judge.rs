@@ -209,21 +209,35 @@ impl Case<'_> {
         (kind, namespace, name): (&str, &str, &str),
         missing: Finding,
     ) -> Finding {
-        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
-        let what = format!("{kind} {name}{place}");
-        let Some(maker) = possible_maker(self.forest, kind, namespace) else {
-            return self.unless_unread(object, pointer, &what, missing);
-        };
-        let why = format!("needs {what}: castle cannot tell whether {maker} makes it");
-        Finding::of(Code::NotJudged, object, pointer, why, "nothing, if it does").because(what)
+        let maker = possible_maker(self.forest, kind, namespace);
+        unless_made_by((self.unread.as_deref(), maker), object, pointer, (kind, namespace, name), missing)
     }
 
     /// What is told of something that nobody makes: what castle did not read is never called missing.
     pub(crate) fn unless_unread(&self, object: &Object, pointer: &str, what: &str, missing: Finding) -> Finding {
-        let Some(unread) = &self.unread else { return missing };
-        let why = format!("castle cannot tell who makes {what}: perhaps {unread}");
-        Finding::of(Code::NotJudged, object, pointer, why, "nothing, if that does").because("unread")
+        unless(self.unread.as_deref(), object, pointer, what, missing)
     }
+}
+
+/// What is told of an object that nobody is known to make, by what was not read and by who may make it.
+pub(crate) fn unless_made_by(
+    (unread, maker): (Option<&str>, Option<String>),
+    object: &Object,
+    pointer: &str,
+    (kind, namespace, name): (&str, &str, &str),
+    missing: Finding,
+) -> Finding {
+    let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+    let what = format!("{kind} {name}{place}");
+    let Some(maker) = maker else { return unless(unread, object, pointer, &what, missing) };
+    let why = format!("needs {what}: castle cannot tell whether {maker} makes it");
+    Finding::of(Code::NotJudged, object, pointer, why, "nothing, if it does").because(what)
+}
+
+fn unless(unread: Option<&str>, object: &Object, pointer: &str, what: &str, missing: Finding) -> Finding {
+    let Some(unread) = unread else { return missing };
+    let why = format!("castle cannot tell who makes {what}: perhaps {unread}");
+    Finding::of(Code::NotJudged, object, pointer, why, "nothing, if that does").because("unread")
 }
 
 /// What was found, and what it was found in.
@@ -247,9 +261,16 @@ impl Verdict {
 #[must_use]
 pub fn judge(tree: &Tree, world: &World) -> Verdict {
     let tree = &tree.as_fetched();
-    let forest = grow(tree, &world.entry, &world.sources(), world.is_lenient());
+    let forest = grow(tree, &world.entry, &world.sources(), (world.is_lenient(), world.unread.is_empty()));
     let order = Order::of(&forest);
-    let mut case = Case { tree, world, forest: &forest, order, unread: forest.unread(), findings: Vec::new() };
+    let mut case = Case {
+        tree,
+        world,
+        forest: &forest,
+        order,
+        unread: forest.unread().or_else(|| world.unread.first().cloned()),
+        findings: Vec::new(),
+    };
     groups::judge(&mut case);
     sources::judge(&mut case);
     releases::judge(&mut case);

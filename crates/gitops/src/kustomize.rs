@@ -19,6 +19,8 @@ mod transform;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::flux::is_unknown;
+use crate::git::is_ssh;
 use crate::object::Object;
 use crate::tree::{Tree, joined};
 use crate::yaml::Lines;
@@ -61,6 +63,28 @@ pub(crate) struct Note {
     pub(crate) hides: bool,
 }
 
+/// Why a step of a build cannot be carried out.
+#[derive(Debug)]
+enum Failure {
+    /// Nothing is what it names, among all that was read.
+    Nobody(String),
+    /// Anything else.
+    Wrong(String),
+}
+
+impl From<String> for Failure {
+    fn from(what: String) -> Self {
+        Self::Wrong(what)
+    }
+}
+
+/// The objects that a kustomization has so far.
+struct Pile {
+    pieces: Vec<Piece>,
+    /// The first note about where they come from. Earlier ones are about others.
+    from: usize,
+}
+
 /// What a folder comes to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Built {
@@ -88,8 +112,9 @@ pub(crate) fn build(tree: &Tree, folder: &str, spec: &Value) -> Result<Built, Bu
         None => builder.scanned(folder),
     };
     kustomization.overlaid(spec);
-    let mut pieces = Vec::new();
-    builder.accumulate(&kustomization, &mut pieces, 0)?;
+    let mut pile = Pile { pieces: Vec::new(), from: 0 };
+    builder.accumulate(&kustomization, &mut pile, 0)?;
+    let mut pieces = pile.pieces;
     let wrong = |what: String| BuildError::new(&kustomization.file, 1, &what);
     names::hash(&mut pieces);
     names::follow(&mut pieces).map_err(wrong)?;
@@ -109,7 +134,7 @@ struct Builder<'t> {
     sealed: Vec<Note>,
 }
 
-impl Builder<'_> {
+impl<'t> Builder<'t> {
     /// The kustomization file of a folder.
     fn file_of(&self, folder: &str) -> Option<String> {
         FILES.iter().filter_map(|name| joined(folder, name)).find(|path| self.tree.file(path).is_some())
@@ -174,13 +199,31 @@ impl Builder<'_> {
         Kustomization { folder: folder.to_owned(), file, value, lines: Lines::default() }
     }
 
-    fn text(&self, file: &str) -> Result<&str, BuildError> {
+    fn text(&self, file: &str) -> Result<&'t str, BuildError> {
         let bytes = self.tree.file(file).ok_or_else(|| BuildError::new(file, 1, "there is no such file"))?;
         std::str::from_utf8(bytes).map_err(|_| BuildError::new(file, 1, "this is not text in UTF-8"))
     }
 
     fn note(&mut self, file: &str, line: usize, what: &str) {
         self.notes.push(Note { file: file.to_owned(), line, what: what.to_owned(), hides: true });
+    }
+
+    /// How the build goes on after a step. What nobody is may be something that was not read: then that is told, and nothing is called wrong.
+    fn after(&mut self, step: Result<(), Failure>, pile: &Pile, (file, line): (&str, usize)) -> Result<(), BuildError> {
+        let what = match step {
+            Ok(()) => return Ok(()),
+            Err(Failure::Wrong(what)) => return Err(BuildError::new(file, line, &what)),
+            Err(Failure::Nobody(what)) => what,
+        };
+        let unread = self.notes.get(pile.from..).and_then(|notes| notes.iter().find(|note| note.hides));
+        let of = match unread {
+            Some(unread) => format!("perhaps one of {}", unread.what),
+            None if is_unknown(&what) => "only the cluster knows which".to_owned(),
+            None => return Err(BuildError::new(file, line, &what)),
+        };
+        let what = format!("what is changed about an object that it has not read: {of}");
+        self.notes.push(Note { file: file.to_owned(), line, what, hides: false });
+        Ok(())
     }
 
     /// Why nothing is at a path.
@@ -196,12 +239,12 @@ impl Builder<'_> {
     }
 
     /// Adds what a kustomization brings, and changes all that is there as it says.
-    fn accumulate(&mut self, own: &Kustomization, pieces: &mut Vec<Piece>, depth: usize) -> Result<(), BuildError> {
+    fn accumulate(&mut self, own: &Kustomization, pile: &mut Pile, depth: usize) -> Result<(), BuildError> {
         if depth > MAX_DEPTH {
             return Err(own.wrong(1, "kustomizations include each other without end"));
         }
         for (line, resource) in own.list("resources").chain(own.list("bases")) {
-            self.resource(own, resource, line, pieces, depth)?;
+            self.resource(own, resource, line, pile, depth)?;
         }
         for (key, kind) in [("configMapGenerator", "ConfigMap"), ("secretGenerator", "Secret")] {
             for (line, args) in own.list(key) {
@@ -213,8 +256,8 @@ impl Builder<'_> {
                     what,
                     hides: false,
                 }));
-                generate::absorb(pieces, made, args["behavior"].as_str().unwrap_or("create"))
-                    .map_err(|why| own.wrong(line, &why))?;
+                let made = generate::absorb(&mut pile.pieces, made, args["behavior"].as_str().unwrap_or("create"));
+                self.after(made, pile, (&own.file, line))?;
             }
         }
         for (line, component) in own.list("components") {
@@ -222,15 +265,19 @@ impl Builder<'_> {
             let folder = joined(&own.folder, path).filter(|folder| self.tree.is_folder(folder));
             let file = folder.as_ref().and_then(|folder| self.file_of(folder));
             let (Some(folder), Some(file)) = (folder, file) else {
+                if is_unknown(path) {
+                    self.note(&own.file, line, "a component whose name only the cluster knows");
+                    continue;
+                }
                 if self.is_remote(own, path, line) {
                     continue;
                 }
                 return Err(self.absent(own, path, line));
             };
             let component = self.read_inner(&folder, &file, "Component")?;
-            self.accumulate(&component, pieces, depth + 1)?;
+            self.accumulate(&component, pile, depth + 1)?;
         }
-        self.transform(own, pieces)
+        self.transform(own, pile)
     }
 
     fn resource(
@@ -238,14 +285,14 @@ impl Builder<'_> {
         own: &Kustomization,
         resource: &Value,
         line: usize,
-        pieces: &mut Vec<Piece>,
+        pile: &mut Pile,
         depth: usize,
     ) -> Result<(), BuildError> {
         let path = resource.as_str().ok_or_else(|| own.wrong(line, "a resource is a path"))?;
         let place = joined(&own.folder, path);
-        let mut new = Vec::new();
+        let mut new = Pile { pieces: Vec::new(), from: self.notes.len() };
         match place {
-            Some(file) if self.tree.file(&file).is_some() => new = piece::load(self.tree, &file)?,
+            Some(file) if self.tree.file(&file).is_some() => new.pieces = piece::load(self.tree, &file)?,
             Some(folder) if self.tree.is_folder(&folder) => {
                 let Some(file) = self.file_of(&folder) else {
                     return Err(own.wrong(line, &format!("the folder {path} has no kustomization.yaml")));
@@ -259,23 +306,24 @@ impl Builder<'_> {
             _ if self.is_remote(own, path, line) => {}
             _ => return Err(self.absent(own, path, line)),
         }
-        for piece in new {
+        for piece in new.pieces {
             let id = piece.id();
-            if pieces.iter().any(|known| known.id().is(&id)) {
+            if pile.pieces.iter().any(|known| known.id().is(&id)) {
                 return Err(BuildError::new(
                     &piece.file,
                     piece.lines.of(""),
                     &format!("{} {} is there twice", id.kind, id.name),
                 ));
             }
-            pieces.push(piece);
+            pile.pieces.push(piece);
         }
         Ok(())
     }
 
     /// Whether a path leads elsewhere, where nobody looks here.
     fn is_remote(&mut self, own: &Kustomization, path: &str, line: usize) -> bool {
-        let is_remote = path.contains("://") || path.starts_with("git@") || path.starts_with("github.com");
+        let begins = |with: &str| path.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with));
+        let is_remote = path.contains("://") || is_ssh(path) || begins("github.com") || begins("gh:");
         if is_remote {
             self.note(&own.file, line, &format!("{path}, which is not in this repository"));
         }

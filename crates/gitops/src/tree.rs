@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use castle_seams::{Disk, DiskErrorKind, FileKind};
+use castle_seams::{Disk, DiskError, DiskErrorKind, FileKind};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use thiserror::Error;
 
@@ -14,6 +14,8 @@ pub const MAX_FILE_BYTES: u64 = 8 << 20;
 pub const MAX_TREE_BYTES: u64 = 128 << 20;
 /// How many files there may be.
 pub const MAX_FILES: usize = 50_000;
+/// How many may be looked at, those included that Flux leaves out.
+const MAX_SEEN: usize = 20 * MAX_FILES;
 /// How deep folders may nest.
 const MAX_DEPTH: usize = 64;
 
@@ -65,18 +67,18 @@ impl Tree {
         Self { oversized: oversized.into_iter().collect(), ..self }
     }
 
-    /// Reads a folder. What git keeps for itself is left out, and so is what is neither a file nor a folder. Links are remembered and not
-    /// followed; of a file that is too large only its name is known.
+    /// Reads a folder, as far as Flux would fetch it. What git keeps for itself is left out, and so is what is neither a file nor a folder. Links are
+    /// remembered and not followed; of a file that is too large only its name is known.
     ///
     /// # Errors
     ///
     /// [`TreeError`] if something in it cannot be read, or is too much.
     pub fn of_folder(disk: &dyn Disk, folder: &Path) -> Result<Self, TreeError> {
-        let mut tree = Self::default();
-        let mut bytes_left = MAX_TREE_BYTES;
+        let unreadable = |error: DiskError| TreeError::Unreadable(error.to_string());
+        let too_many = || TreeError::TooLarge(format!("{} has over {MAX_FILES} files", folder.display()));
+        let (mut tree, mut all, mut rules) = (Self::default(), Vec::new(), Vec::new());
         let mut open = vec![(folder.to_path_buf(), String::new(), 0)];
         while let Some((path, prefix, depth)) = open.pop() {
-            let unreadable = |error: castle_seams::DiskError| TreeError::Unreadable(error.to_string());
             let real = disk.real_path(&path).map_err(unreadable)?;
             for name in disk.list(&path).map_err(unreadable)? {
                 let Some(name) = name.to_str() else { continue };
@@ -101,25 +103,38 @@ impl Tree {
                     FileKind::Directory if depth < MAX_DEPTH => open.push((inner, format!("{place}/"), depth + 1)),
                     FileKind::Directory => return Err(TreeError::TooLarge(format!("{place} lies {MAX_DEPTH} deep"))),
                     FileKind::File => {
-                        let bytes = match disk.read(&inner, MAX_FILE_BYTES) {
-                            Ok(bytes) => bytes,
-                            Err(error) if matches!(error.kind, DiskErrorKind::TooLarge { .. }) => {
-                                tree.oversized.insert(place);
-                                continue;
-                            }
-                            Err(error) => return Err(unreadable(error)),
-                        };
-                        bytes_left = bytes_left.checked_sub(bytes.len() as u64).ok_or_else(|| {
-                            TreeError::TooLarge(format!("all files of {} together", folder.display()))
-                        })?;
-                        tree.files.insert(place, bytes.into());
+                        if name == IGNORE_FILE {
+                            rules.push((prefix.clone(), disk.read(&inner, MAX_FILE_BYTES).map_err(unreadable)?));
+                        }
+                        all.push((place, inner));
                     }
                     FileKind::Other => {}
                 }
-                if tree.files.len() + tree.links.len() + tree.oversized.len() > MAX_FILES {
-                    return Err(TreeError::TooLarge(format!("{} has over {MAX_FILES} files", folder.display())));
+                if all.len() + tree.links.len() > MAX_SEEN {
+                    return Err(too_many());
                 }
             }
+        }
+        // Only what Flux fetches is read, and counts.
+        let ignored = Ignored::of(rules.iter().map(|(folder, bytes)| (folder.as_str(), bytes.as_slice())));
+        tree.links.retain(|path| ignored.keeps(path));
+        all.retain(|(place, _)| ignored.keeps(place));
+        if all.len() + tree.links.len() > MAX_FILES {
+            return Err(too_many());
+        }
+        let mut bytes_left = MAX_TREE_BYTES;
+        for (place, path) in all {
+            let bytes = match disk.read(&path, MAX_FILE_BYTES) {
+                Ok(bytes) => bytes,
+                Err(error) if matches!(error.kind, DiskErrorKind::TooLarge { .. }) => {
+                    tree.oversized.insert(place);
+                    continue;
+                }
+                Err(error) => return Err(unreadable(error)),
+            };
+            let too_large = || TreeError::TooLarge(format!("all files of {} together", folder.display()));
+            bytes_left = bytes_left.checked_sub(bytes.len() as u64).ok_or_else(too_large)?;
+            tree.files.insert(place, bytes.into());
         }
         Ok(tree)
     }
@@ -148,28 +163,12 @@ impl Tree {
     /// What is left of it once Flux has fetched it: without pictures, settings of other programs, and what a `.sourceignore` names.
     #[must_use]
     pub fn as_fetched(&self) -> Self {
-        let rules = |lines: &mut dyn Iterator<Item = &str>| {
-            let mut rules = GitignoreBuilder::new("");
-            for line in lines {
-                // A rule that cannot be read ignores nothing.
-                let _ = rules.add_line(None, line);
-            }
-            rules.build().unwrap_or_else(|_| Gitignore::empty())
-        };
-        let mut all = vec![(String::new(), rules(&mut IGNORED.split(',')))];
-        for (path, bytes) in &self.files {
-            if let Some(folder) =
-                path.strip_suffix(IGNORE_FILE).filter(|folder| folder.is_empty() || folder.ends_with('/'))
-            {
-                all.push((folder.to_owned(), rules(&mut String::from_utf8_lossy(bytes).lines())));
-            }
-        }
-        let is_kept = |path: &str| {
-            let verdicts = all.iter().rev().filter_map(|(folder, rules)| {
-                Some(rules.matched_path_or_any_parents(path.strip_prefix(folder.as_str())?, false))
-            });
-            verdicts.into_iter().find(|verdict| !verdict.is_none()).is_none_or(|verdict| !verdict.is_ignore())
-        };
+        let rules = self.files.iter().filter_map(|(path, bytes)| {
+            let folder = path.strip_suffix(IGNORE_FILE)?;
+            (folder.is_empty() || folder.ends_with('/')).then_some((folder, bytes.as_ref()))
+        });
+        let ignored = Ignored::of(rules);
+        let is_kept = |path: &str| ignored.keeps(path);
         let files = self.files.iter().filter(|(path, _)| is_kept(path));
         let named = |paths: &BTreeSet<String>| paths.iter().filter(|path| is_kept(path)).cloned().collect();
         Self {
@@ -206,6 +205,37 @@ impl Tree {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
+    }
+}
+
+/// What Flux leaves out of what it fetches.
+struct Ignored(Vec<(String, Gitignore)>);
+
+impl Ignored {
+    /// By the files that tell it, each with its folder.
+    fn of<'f>(files: impl Iterator<Item = (&'f str, &'f [u8])>) -> Self {
+        let rules = |lines: &mut dyn Iterator<Item = &str>| {
+            let mut rules = GitignoreBuilder::new("");
+            for line in lines {
+                // A rule that cannot be read ignores nothing.
+                let _ = rules.add_line(None, line);
+            }
+            rules.build().unwrap_or_else(|_| Gitignore::empty())
+        };
+        let mut all = vec![(String::new(), rules(&mut IGNORED.split(',')))];
+        all.extend(
+            files.map(|(folder, bytes)| (folder.to_owned(), rules(&mut String::from_utf8_lossy(bytes).lines()))),
+        );
+        // The deeper it lies, the more it says.
+        all.sort_by_key(|(folder, _)| folder.len());
+        Self(all)
+    }
+
+    fn keeps(&self, path: &str) -> bool {
+        let verdicts = self.0.iter().rev().filter_map(|(folder, rules)| {
+            Some(rules.matched_path_or_any_parents(path.strip_prefix(folder.as_str())?, false))
+        });
+        verdicts.into_iter().find(|verdict| !verdict.is_none()).is_none_or(|verdict| !verdict.is_ignore())
     }
 }
 
@@ -283,6 +313,25 @@ mod tests {
         assert!(matches!(Tree::of_folder(&disk, &folder.path().join("x")), Err(TreeError::Unreadable(_))));
     }
 
+    /// Goal: what Flux leaves out is not too much. Method: more of it than castle reads of all together, and a file that cannot be read.
+    #[test]
+    fn what_flux_does_not_fetch_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = castle_seams::SystemDisk;
+        let at = |path: &str| folder.path().join(path);
+        disk.create_dir_all(&at("videos"), 0o755).unwrap();
+        disk.create_new(&at(".sourceignore"), b"/videos\n", 0o644).unwrap();
+        disk.create_new(&at("a.yaml"), b"1", 0o644).unwrap();
+        let much = vec![b'#'; usize::try_from(MAX_FILE_BYTES).unwrap()];
+        for count in 0..=MAX_TREE_BYTES / MAX_FILE_BYTES {
+            disk.create_new(&at(&format!("videos/{count}")), &much, 0o644).unwrap();
+        }
+        let tree = Tree::of_folder(&disk, folder.path()).unwrap();
+        assert_eq!(tree.below("").map(|(path, _)| path).collect::<Vec<_>>(), [".sourceignore", "a.yaml"]);
+        disk.remove_file(&at(".sourceignore")).unwrap();
+        assert!(matches!(Tree::of_folder(&disk, folder.path()), Err(TreeError::TooLarge(_))));
+    }
+
     /// source-controller packs regular files and folders alone: a link of any kind is not in what Flux builds.
     #[test]
     fn links_and_files_that_are_too_large_are_known_by_name() {
@@ -302,8 +351,7 @@ mod tests {
         assert_eq!(tree.links_below("").collect::<Vec<_>>(), ["dangling", "file", "folder", "loop"]);
         assert_eq!(tree.link("folder/c.yaml"), Some("folder"));
         assert_eq!(tree.link("b/c.yaml"), None);
-        let fetched = tree.as_fetched();
-        assert_eq!(fetched.oversized_below("").collect::<Vec<_>>(), ["large.yaml"], "Flux leaves the other out");
+        assert_eq!(tree.oversized_below("").collect::<Vec<_>>(), ["large.yaml"], "Flux leaves the other out");
         // The folder itself may be reached by a link.
         std::os::unix::fs::symlink(folder.path(), at("b/up")).unwrap();
         assert!(Tree::of_folder(&disk, &at("folder")).unwrap().file("c.yaml").is_some());

@@ -153,6 +153,9 @@ fn repository() -> tempfile::TempDir {
         (0_u64..600_000).map(|line| format!("{:x}\n", line.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
     assert!(noise.len() as u64 > castle_gitops::MAX_FILE_BYTES);
     write("docs/video.txt", &noise);
+    // Packed as differences to it, or it to them.
+    write("docs/longer.txt", &format!("{noise}{noise}more\n"));
+    write("docs/again.txt", &format!("one\n{noise}\n"));
     std::os::unix::fs::symlink("README.md", work.join("link.md")).unwrap();
     std::os::unix::fs::symlink("nowhere", work.join("docs/dangling")).unwrap();
     for round in 0..3 {

@@ -114,3 +114,30 @@ fn manifests_are_as_good_as_tables() {
         assert_eq!(verdict.findings.len(), expected.len(), "{fixture}: {:#?}", verdict.findings);
     }
 }
+
+/// What is not read may be what a patch is for, but only where the patch can reach it.
+#[test]
+fn a_patch_for_nobody_is_wrong_where_all_is_read() {
+    let patch = "patches: [{patch: '{apiVersion: v1, kind: Service, metadata: {name: nobody}}'}]\n";
+    let remote = "resources: ['https://github.com/acme/base//deploy']\n";
+    let judged = |base: &str, sibling: &str, patched: &str| {
+        let files = [
+            ("clusters/blue/kustomization.yaml", format!("resources: [base, sibling]\n{patched}")),
+            ("clusters/blue/base/kustomization.yaml", format!("namePrefix: a\n{base}")),
+            ("clusters/blue/sibling/kustomization.yaml", format!("namePrefix: a\n{sibling}")),
+        ];
+        let files = files.map(|(path, text)| (path.to_owned(), text.into_bytes()));
+        let mut codes: Vec<Code> = judge(&Tree::new(files), &world("")).findings.iter().map(|it| it.code).collect();
+        codes.dedup();
+        codes
+    };
+    assert_eq!(judged(remote, "", patch), [Code::NotJudged]);
+    assert_eq!(judged("generators: [a.yaml]\n", "", patch), [Code::NotJudged]);
+    assert_eq!(judged(&format!("{remote}{patch}"), "", ""), [Code::NotJudged]);
+    assert_eq!(judged(remote, patch, ""), [Code::BuildFailed]);
+    assert_eq!(judged("", "", patch), [Code::BuildFailed]);
+    // What is named there is read as a path by nobody: Kustomize knows these as addresses, too.
+    for address in ["gh:acme/base", "org-1@github.com:acme/base.git", "GitHub.com/acme/base"] {
+        assert_eq!(judged(&format!("resources: ['{address}']\n"), "", patch), [Code::NotJudged], "{address}");
+    }
+}

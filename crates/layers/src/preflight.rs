@@ -1,7 +1,9 @@
 //! What a repository is held against before Flux follows it: all that castle makes of a file; and what it means if the repository
 //! cannot be read.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod configurations;
+
+use std::collections::BTreeMap;
 
 use castle_engine::{Class, Fault};
 use castle_gitops::git::GitError;
@@ -13,13 +15,8 @@ use castle_secrets::Secret;
 use castle_spec::model::ComponentOwner;
 use castle_spec::values::SecretReference;
 use castle_spec::{Castle, ComponentName, Node};
-use castle_yaml as yaml;
-use serde_json::Value;
 
 use crate::names::{self, AGE_KEY, FLUX_SYSTEM, FROM_VAULT, POOL, STORE, VARIABLES};
-
-/// The argument by which an API server is told what else to serve.
-const RUNTIME_CONFIG: &str = "runtime-config";
 
 /// What a castle is given beside its file, as far as a repository can rely on it or collide with it.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +36,7 @@ pub struct Given<'g> {
 pub fn world(castle: &Castle, given: &Given<'_>) -> World {
     let path = given.entry.map_or_else(|| names::entry(castle), str::to_owned);
     let (_, minor) = castle.kubernetes.version.value.minor();
-    let mut world = World::new(&path).on_kubernetes(minor, runtime_config(given.patches));
+    let mut world = World::new(&path).on_kubernetes(minor, configurations::runtime_config(given.patches));
     let wanted = castle.wanted_components();
     let flux = wanted.iter().find(|wanted| wanted.name == ComponentName::Flux);
     let (major, minor) = flux.map_or_else(|| ComponentName::Flux.newest(), |flux| flux.version.clone()).minor();
@@ -86,6 +83,7 @@ pub fn world(castle: &Castle, given: &Given<'_>) -> World {
             world.decrypt_with(AGE_KEY);
         }
     }
+    configurations::bring(&mut world, given.patches);
     world.give_variables(VARIABLES, names::variables(castle));
     world
 }
@@ -93,7 +91,9 @@ pub fn world(castle: &Castle, given: &Given<'_>) -> World {
 /// Addresses that are somebody's already: castle's pool, the VIP, the gateway and the nodes.
 fn taken(castle: &Castle, nodes: &[Node]) -> Vec<Taken> {
     let network = &castle.network;
-    let pool = network.load_balancers.as_ref().map(|range| Taken {
+    // The pool is MetalLB's: where there is none, castle gives no addresses to services.
+    let has_pool = castle.wanted_components().iter().any(|wanted| wanted.name == ComponentName::Metallb);
+    let pool = network.load_balancers.as_ref().filter(|_| has_pool).map(|range| Taken {
         whose: "the pool that castle makes".to_owned(),
         first: range.value.first,
         last: range.value.last,
@@ -104,38 +104,6 @@ fn taken(castle: &Castle, nodes: &[Node]) -> Vec<Taken> {
     let gateway = one("the gateway", network.gateway.value);
     let nodes = nodes.iter().map(|node| one(&format!("the address of {}", node.name.value), node.address.value));
     pool.into_iter().chain(vip).chain([gateway]).chain(nodes).collect()
-}
-
-/// What patches of configurations switch on at the API server: `runtime-config` among its arguments, wherever a contract has them.
-fn runtime_config(patches: &[Secret]) -> BTreeSet<String> {
-    fn gather(value: &Value, entries: &mut BTreeSet<String>) {
-        match value {
-            Value::Array(items) => items.iter().for_each(|item| gather(item, entries)),
-            Value::Object(fields) => {
-                for (key, value) in fields {
-                    gather(value, entries);
-                    if key == RUNTIME_CONFIG {
-                        let texts = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
-                        let texts = texts.iter().filter_map(Value::as_str).flat_map(|text| text.split(','));
-                        let on = texts.filter_map(|entry| match entry.trim().split_once('=') {
-                            Some((name, "true")) => Some(name.to_owned()),
-                            Some(_) => None,
-                            None => Some(entry.trim().to_owned()),
-                        });
-                        entries.extend(on);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    let mut entries = BTreeSet::new();
-    for patch in patches {
-        let mut documents = yaml::parse(patch.expose()).unwrap_or_default();
-        documents.iter().for_each(|document| gather(document, &mut entries));
-        documents.iter_mut().for_each(yaml::wipe);
-    }
-    entries
 }
 
 fn known(name: ComponentName) -> Component {

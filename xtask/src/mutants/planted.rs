@@ -25,6 +25,13 @@ pub(crate) struct Mutant {
     pub(crate) files: Vec<String>,
 }
 
+impl Mutant {
+    /// Whether another one's tests are in the same program.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        (&self.package, &self.target) == (&other.package, &other.target)
+    }
+}
+
 /// All mutants of the tree, in the order of their names.
 pub(crate) fn all() -> Result<Vec<Mutant>> {
     let listing = ["ls-files", "--cached", "--others", "--exclude-standard", "--", "crates/*/mutants/*.patch"];

@@ -1,5 +1,6 @@
 //! One bug, planted, and the tests that have to find it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -19,7 +20,7 @@ const LONGEST_TESTS: Duration = Duration::from_secs(3 * 60);
 const TIMED_OUT: i32 = 124;
 
 /// What became of a bug.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Every test that it names was run, and failed.
     Caught,
@@ -50,7 +51,66 @@ pub(crate) fn run(mutant: &Mutant, copy: &Copy, end: Option<Instant>) -> Result<
     verdict
 }
 
+/// What the tests of one program say without any bug. A test that fails anyway would be taken for one that finds every bug.
+#[derive(Debug)]
+pub(crate) struct Clean {
+    /// The package and the target.
+    program: Option<(String, Vec<String>)>,
+    /// What was said; or why nothing was.
+    said: Result<String, Verdict>,
+}
+
+impl Default for Clean {
+    fn default() -> Self {
+        Self { program: None, said: Err(Verdict::Late) }
+    }
+}
+
+impl Clean {
+    /// Why the first of these mutants, whose tests are all in one program, proves nothing; nothing if its tests pass without it.
+    pub(crate) fn held(&mut self, same: &[&Mutant], copy: &Copy, end: Option<Instant>) -> Result<Option<Verdict>> {
+        let Some(mutant) = same.first() else { return Ok(None) };
+        let program = Some((mutant.package.clone(), mutant.target.clone()));
+        if self.program != program || self.said == Err(Verdict::Late) {
+            let tests: BTreeSet<&String> = same.iter().flat_map(|mutant| &mutant.must_fail).collect();
+            let tests: Vec<String> = tests.into_iter().cloned().collect();
+            let said = said(mutant, &tests, copy, end, LONGEST)?;
+            *self = Self { program, said };
+        }
+        Ok(match &self.said {
+            Ok(said) => unsound(&mutant.must_fail, said),
+            Err(Verdict::Not(why)) => Some(Verdict::Not(format!("without the bug: {why}"))),
+            Err(verdict) => Some(verdict.clone()),
+        })
+    }
+}
+
+/// What is wrong with tests, by what was said of them without a bug.
+fn unsound(must_fail: &[String], said: &str) -> Option<Verdict> {
+    let why: Vec<String> = must_fail
+        .iter()
+        .filter_map(|test| match ended(test, said) {
+            Some(line) if line.ends_with("ok") => None,
+            Some(_) => Some(format!("{test} fails without the bug, too")),
+            None => Some(format!("there is no test {test}, or it was not run")),
+        })
+        .collect();
+    (!why.is_empty()).then(|| Verdict::Not(why.join("; ")))
+}
+
 fn planted(mutant: &Mutant, copy: &Copy, end: Option<Instant>) -> Result<Verdict> {
+    let said = said(mutant, &mutant.must_fail, copy, end, LONGEST_TESTS)?;
+    Ok(said.map_or_else(|verdict| verdict, |said| judge(&mutant.must_fail, &said)))
+}
+
+/// Builds the tests of the copy as it is, and returns what these of them say; or why they say nothing.
+fn said(
+    mutant: &Mutant,
+    tests: &[String],
+    copy: &Copy,
+    end: Option<Instant>,
+    longest: Duration,
+) -> Result<Result<String, Verdict>> {
     let left =
         |longest: Duration| end.map_or(longest, |end| end.saturating_duration_since(Instant::now()).min(longest));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -59,24 +119,23 @@ fn planted(mutant: &Mutant, copy: &Copy, end: Option<Instant>) -> Result<Verdict
     build.args(["--no-run", "--message-format=json"]).env("CARGO_TARGET_DIR", copy.target());
     let built = output(build.current_dir(copy.folder()))?;
     if built.status.code() == Some(TIMED_OUT) {
-        return Ok(Verdict::Late);
+        return Ok(Err(Verdict::Late));
     }
     if !built.status.success() {
-        return Ok(Verdict::Not(format!("it cannot be built\n{}", complaints(&built))));
+        return Ok(Err(Verdict::Not(format!("it cannot be built\n{}", complaints(&built)))));
     }
     let (program, folder) = program(mutant, &built.stdout)?;
-    let time = left(LONGEST_TESTS);
-    let mut tests = bounded(time);
-    tests.arg(program).arg("--exact").args(&mutant.must_fail).current_dir(&folder);
+    let time = left(longest);
+    let mut run = bounded(time);
+    run.arg(program).arg("--exact").args(tests).current_dir(&folder);
     // A test that lacks something fails in CI, and would be taken for one that has found the bug.
-    tests.env("CARGO_MANIFEST_DIR", &folder).env("RUST_BACKTRACE", "0").env_remove("CI");
-    let said = output(&mut tests)?;
+    run.env("CARGO_MANIFEST_DIR", &folder).env("RUST_BACKTRACE", "0").env_remove("CI");
+    let said = output(&mut run)?;
     if said.status.code() == Some(TIMED_OUT) {
-        let is_late = time < LONGEST_TESTS;
-        let why = || Verdict::Not(format!("its tests did not end within {} s", LONGEST_TESTS.as_secs()));
-        return Ok(if is_late { Verdict::Late } else { why() });
+        let why = || Verdict::Not(format!("its tests did not end within {} s", longest.as_secs()));
+        return Ok(Err(if time < longest { Verdict::Late } else { why() }));
     }
-    Ok(judge(&mutant.must_fail, &String::from_utf8_lossy(&said.stdout)))
+    Ok(Ok(String::from_utf8_lossy(&said.stdout).into_owned()))
 }
 
 /// Which packages are asked for the target. Features are those of all that are asked: only if all are, whatever is built of others is what
@@ -92,17 +151,18 @@ fn is_called(id: &str, package: &str) -> bool {
     name.split_once('@').map_or_else(|| folder.ends_with(&format!("/{package}")), |(name, _)| name == package)
 }
 
+/// How a test ended, as its program says.
+fn ended<'s>(test: &str, said: &'s str) -> Option<&'s str> {
+    said.lines().find_map(|line| line.strip_prefix("test ")?.strip_prefix(test)?.strip_prefix(" "))
+}
+
 /// What the test program said of each test that has to fail.
 fn judge(must_fail: &[String], said: &str) -> Verdict {
-    let told = |test: &String| {
-        let line =
-            said.lines().find_map(|line| line.strip_prefix("test ")?.strip_prefix(test.as_str())?.strip_prefix(" "));
-        match line {
-            Some(line) if line.ends_with("FAILED") => None,
-            Some(line) if line.ends_with("ok") => Some(format!("{test} passes with the bug in")),
-            Some(_) => Some(format!("{test} did not come to an end")),
-            None => Some(format!("there is no test {test}, or it was not run")),
-        }
+    let told = |test: &String| match ended(test, said) {
+        Some(line) if line.ends_with("FAILED") => None,
+        Some(line) if line.ends_with("ok") => Some(format!("{test} passes with the bug in")),
+        Some(_) => Some(format!("{test} did not come to an end")),
+        None => Some(format!("there is no test {test}, or it was not run")),
     };
     let why: Vec<String> = must_fail.iter().filter_map(told).collect();
     if why.is_empty() { Verdict::Caught } else { Verdict::Not(why.join("; ")) }
@@ -165,6 +225,18 @@ mod tests {
         let Verdict::Not(why) = of(&["a::one", "a::one_more", "a::on", "a::cut"]) else { panic!() };
         assert!(!why.contains("one passes"), "{why}");
         for told in ["one_more passes with the bug in", "no test a::on,", "a::cut did not come to an end"] {
+            assert!(why.contains(told), "{told}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_test_that_fails_anyway_finds_nothing() {
+        let said = "test a::one ... ok\ntest a::other ... FAILED\ntest a::cut ... \n";
+        let of = |tests: &[&str]| unsound(&tests.iter().map(|&test| test.to_owned()).collect::<Vec<_>>(), said);
+        assert_eq!(of(&["a::one"]), None);
+        let Some(Verdict::Not(why)) = of(&["a::one", "a::other", "a::none", "a::cut"]) else { panic!() };
+        assert!(!why.contains("a::one "), "{why}");
+        for told in ["a::other fails without the bug", "no test a::none,", "a::cut fails without the bug"] {
             assert!(why.contains(told), "{told}: {why}");
         }
     }

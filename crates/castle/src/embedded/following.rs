@@ -1,14 +1,11 @@
-//! Folders that the embedded datacenter serves as repositories: those that castle has announced, and no others. Each within bounds,
-//! without what git keeps for itself, and nothing from outside of it.
+//! Folders that the embedded datacenter serves as repositories: those that castle has announced, and no others. Each is read as it is judged
+//! (`castle_gitops::Tree`): within bounds, without what Flux leaves out, and without links, which Flux drops.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use castle_gitops::{MAX_FILE_BYTES, MAX_FILES, MAX_TREE_BYTES};
-use castle_seams::{Disk, DiskError, DiskErrorKind, FileKind};
-
-/// How deep folders may nest.
-const MAX_DEPTH: usize = 64;
+use castle_gitops::{Tree, TreeError};
+use castle_seams::{Disk, DiskError, DiskErrorKind};
 
 /// An announcement is a path.
 const MAX_PATH_BYTES: u64 = 16 << 10;
@@ -54,60 +51,29 @@ pub(super) fn files(disk: &dyn Disk, state: &Path, name: &str) -> Result<Option<
     folder.map(|folder| read(disk, &folder)).transpose()
 }
 
-/// All files of a folder by their paths, or for people why it cannot be served.
+/// The files of a folder by their paths, as far as Flux would fetch them, or for people why it cannot be served.
 pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let shown = folder.display();
-    let unreadable = |error: DiskError| format!("the folder {shown} cannot be read: {error}");
-    let gone = |error: DiskError| match error.kind {
+    let root = disk.real_path(folder).and_then(|root| disk.list(&root).map(|_| root));
+    let root = root.map_err(|error| match error.kind {
         DiskErrorKind::NotFound | DiskErrorKind::NotDirectory => format!(
             "the folder {shown} is gone: `gitops.folder` in castle.yaml names what Flux follows, and `castle new` stamps one"
         ),
-        _ => unreadable(error),
-    };
-    let too_large = |what: String| format!("the folder {shown} is too large: {what}; keep nothing but manifests in it");
-    let root = disk.real_path(folder).map_err(gone)?;
-    disk.list(&root).map_err(gone)?;
-    let mut all = BTreeMap::new();
-    let mut bytes_left = MAX_TREE_BYTES;
-    let mut open = vec![(root.clone(), String::new(), 0)];
-    while let Some((path, prefix, depth)) = open.pop() {
-        for name in disk.list(&path).map_err(unreadable)? {
-            let Some(name) = name.to_str().filter(|name| *name != ".git") else { continue };
-            let (inner, place) = (path.join(name), format!("{prefix}{name}"));
-            let real = match disk.real_path(&inner) {
-                // A link that leads out is not followed: what is outside was not announced.
-                Ok(real) if !real.starts_with(&root) => continue,
-                Ok(real) => real,
-                // So is one that leads nowhere, or what was removed meanwhile.
-                Err(error) if matches!(error.kind, DiskErrorKind::NotFound | DiskErrorKind::LinkLoop) => continue,
-                Err(error) => return Err(unreadable(error)),
-            };
-            match disk.metadata(&real).map_err(unreadable)?.kind {
-                FileKind::Directory if depth < MAX_DEPTH => open.push((real, format!("{place}/"), depth + 1)),
-                FileKind::Directory => return Err(too_large(format!("{place} lies {MAX_DEPTH} deep"))),
-                FileKind::File => {
-                    let bytes = disk.read(&real, MAX_FILE_BYTES).map_err(|error| match error.kind {
-                        DiskErrorKind::TooLarge { .. } => too_large(format!("{place} has over {MAX_FILE_BYTES} bytes")),
-                        _ => unreadable(error),
-                    })?;
-                    bytes_left = bytes_left
-                        .checked_sub(bytes.len() as u64)
-                        .ok_or_else(|| too_large(format!("its files have over {MAX_TREE_BYTES} bytes together")))?;
-                    all.insert(place, bytes);
-                }
-                FileKind::Other => {}
-            }
-            if all.len() > MAX_FILES {
-                return Err(too_large(format!("it has over {MAX_FILES} files")));
-            }
+        _ => format!("the folder {shown} cannot be read: {error}"),
+    })?;
+    let tree = Tree::of_folder(disk, &root).map_err(|error| match error {
+        TreeError::Unreadable(why) => format!("the folder {shown} cannot be read: {why}"),
+        TreeError::TooLarge(what) => {
+            format!("the folder {shown} is too large: {what}; keep nothing but manifests in it, or name the rest in .sourceignore")
         }
-    }
-    if all.is_empty() {
+    })?;
+    let files: BTreeMap<_, _> = tree.below("").map(|(path, bytes)| (path.to_owned(), bytes.to_vec())).collect();
+    if files.is_empty() {
         return Err(format!(
             "the folder {shown} is empty: Flux follows it, so put manifests there, or let `castle new` stamp them"
         ));
     }
-    Ok(all)
+    Ok(files)
 }
 
 #[cfg(test)]
@@ -140,11 +106,11 @@ mod tests {
             std::os::unix::fs::symlink(target, folder.join(link)).unwrap();
         }
         let told = read(&SystemDisk, &folder).unwrap();
-        assert_eq!(told.keys().collect::<Vec<_>>(), ["a.yaml", "b/c.yaml", "same.yaml"]);
-        assert_eq!(told["same.yaml"], b"1");
+        assert_eq!(told.keys().collect::<Vec<_>>(), ["a.yaml", "b/c.yaml"], "Flux drops links, wherever they lead");
         std::os::unix::fs::symlink("..", folder.join("b/up")).unwrap();
-        let why = read(&SystemDisk, &folder).unwrap_err();
-        assert!(why.contains("is too large: ") && why.contains(" lies 64 deep"), "it never ends: {why}");
+        assert_eq!(read(&SystemDisk, &folder).unwrap(), told, "one that never ends, too");
+        let tree = Tree::of_folder(&SystemDisk, &folder).unwrap();
+        assert_eq!(tree.below("").count(), told.len(), "what is judged is what is followed");
     }
 
     #[test]
@@ -176,8 +142,13 @@ mod tests {
         write(home.path(), &[("gitops/.git/HEAD", b"ref"), ("file", b"")]);
         assert!(why(&folder).contains("gitops is empty"), "what git keeps is nothing: {}", why(&folder));
         assert!(why(&home.path().join("file")).contains("file is gone"));
-        let large = vec![0; usize::try_from(MAX_FILE_BYTES).unwrap() + 1];
-        write(&folder, &[("large", &large)]);
-        assert!(why(&folder).contains("large has over"), "{}", why(&folder));
+        let large = vec![0; usize::try_from(castle_gitops::MAX_FILE_BYTES).unwrap() + 1];
+        write(&folder, &[("large", &large), ("video.wmv", &large), ("a.yaml", b"1")]);
+        let served = read(&SystemDisk, &folder).unwrap();
+        assert_eq!(
+            served.keys().collect::<Vec<_>>(),
+            ["a.yaml"],
+            "Flux ignores the one, and castle cannot judge the other"
+        );
     }
 }

@@ -173,3 +173,23 @@ pub(crate) fn ended(promise: u8, when: &str, told: &Told, results: &[&str]) -> R
 pub(crate) fn forget(life: &Life) {
     life.disk().lose(Path::new(STATE));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Exit;
+
+    /// Goal: whoever reads of a promise that was broken reads no Rust. Method: every way in which a verb can end, as it is told.
+    #[test]
+    fn how_a_verb_ended_is_told_in_words() {
+        use Exit::{Differs, Done, Failed, Interrupted, Invalid, Refused};
+        for exit in [Some(Done), Some(Failed), Some(Differs), Some(Refused), Some(Invalid), Some(Interrupted), None] {
+            let told = Told { exit, printed: Printed::default(), effects: 0 };
+            let Err(broken) = ended(1, "the first up", &told, &["raised"]) else { panic!("nothing was raised") };
+            let expected = exit.map_or_else(|| "killed".to_owned(), |exit| format!("exit code {}", exit.code()));
+            assert_eq!(broken.seen, format!("nothing, {expected}"));
+            let debugged = exit.map_or_else(|| "None".to_owned(), |exit| format!("{exit:?}"));
+            assert!(!broken.seen.contains(&debugged) && !broken.seen.contains("Some("), "{}", broken.seen);
+        }
+    }
+}

@@ -236,8 +236,12 @@ impl Reading<'_> {
             return Ok(place);
         }
         let place = PathBuf::from(MIRROR);
-        let inner = embedded::files_of(self.disk, mirror)?;
-        self.files.extend(inner.into_iter().map(|(name, bytes)| (place.join(name), bytes)));
+        for name in self.disk.list(mirror).map_err(told)? {
+            let file = mirror.join(&name);
+            if self.disk.metadata(&file).map_err(told)?.kind == castle_seams::FileKind::File {
+                self.files.insert(place.join(&name), self.disk.read(&file, MAX_BYTES * 4).map_err(told)?);
+            }
+        }
         Ok(place)
     }
 

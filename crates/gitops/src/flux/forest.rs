@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::Value;
 
 use super::makers::{Made, possible_maker};
-use super::variables::{self, Sources};
+use super::variables::{self, Sources, is_unknown};
 use super::{HELM, KUSTOMIZE, SOURCE, Variables, folder, inline, outcome};
 use crate::kustomize::{BuildError, Note};
 use crate::object::{Object, Reference};
@@ -114,9 +114,12 @@ impl Forest {
         if !direct.is_empty() {
             return Some(last(direct));
         }
-        let (kind, name) = (release.text("/spec/chartRef/kind"), release.text("/spec/chartRef/name"));
-        let source =
-            self.objects().map(|(_, object)| object).find(|object| object.kind() == kind && object.name() == name);
+        let text = |key: &str| release.text(&format!("/spec/chartRef/{key}")).to_owned();
+        let (kind, name) = (text("kind"), text("name"));
+        let namespace =
+            Some(text("namespace")).filter(|it| !it.is_empty()).unwrap_or_else(|| release.reference().namespace);
+        let meant = Reference { group: SOURCE.to_owned(), kind: kind.clone(), namespace, name };
+        let source = self.objects().map(|(_, object)| object).find(|object| object.reference() == meant);
         let source = source
             .map(|source| if kind == "HelmChart" { source.text("/spec/chart") } else { source.text("/spec/url") });
         source.map(last).filter(|chart| !chart.is_empty())
@@ -139,8 +142,8 @@ impl Forest {
             makes.then(|| object.reference().to_string())
         };
         let anything = |(_, release): (&Group, &Object)| {
-            let chart = release.text("/spec/chart/spec/chart").rsplit('/').next().unwrap_or_default();
-            CHARTS_OF_ANYTHING.contains(&chart).then(|| release.reference().to_string())
+            let is_any = self.chart(release).is_some_and(|chart| CHARTS_OF_ANYTHING.contains(&chart.as_str()));
+            is_any.then(|| release.reference().to_string())
         };
         let groups = || self.groups.iter().filter(|group| !is_left_out(group));
         (groups().find_map(hidden).or_else(|| groups().find_map(broken)))
@@ -162,8 +165,9 @@ struct Ground<'g> {
     is_whole: bool,
 }
 
-/// Builds the first Kustomization and all that follow. What castle makes itself is `given`.
-pub(crate) fn grow(tree: &Tree, entry: &Object, given: &Sources, is_lenient: bool) -> Forest {
+/// Builds the first Kustomization and all that follow. What castle makes itself is `given`; whether all else that is there is known is said beside how
+/// variables are substituted.
+pub(crate) fn grow(tree: &Tree, entry: &Object, given: &Sources, (is_lenient, is_known): (bool, bool)) -> Forest {
     // Sources of variables may be brought by any group, also by a later one: the first pass finds them.
     let (found, made) = (Forest::default(), Made::default());
     let mut ground = Ground { tree, entry, known: given.clone(), is_lenient, found, made, is_whole: true };
@@ -171,7 +175,7 @@ pub(crate) fn grow(tree: &Tree, entry: &Object, given: &Sources, is_lenient: boo
     for group in &first.groups {
         ground.known.extend(variables::of(&group.objects));
     }
-    (ground.is_whole, ground.made, ground.found) = (first.unread().is_none(), Made::of(&first), first);
+    (ground.is_whole, ground.made, ground.found) = (is_known && first.unread().is_none(), Made::of(&first), first);
     pass(&ground)
 }
 
@@ -217,6 +221,11 @@ fn group(ground: &Ground<'_>, kustomization: Object) -> Group {
         let what = format!("{from}, another source than this repository");
         group.notes.push(Note { file: own.file.clone(), line: own.line("/spec/sourceRef"), what, hides: true });
         group.is_foreign = true;
+        return group;
+    }
+    if is_unknown(own.text("/spec/path")) {
+        let what = format!("the folder of {}, of which only the cluster knows the name", own.reference());
+        group.notes.push(Note { file: own.file.clone(), line: own.line("/spec/path"), what, hides: true });
         return group;
     }
     let (variables, sources_missing) = variables_of(own, ground);

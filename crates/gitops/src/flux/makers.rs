@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Forest, HELM, is_elsewhere};
+use super::{Forest, Group, HELM, KUSTOMIZE, SOURCE, is_elsewhere};
 use crate::kinds::{COMPONENTS, of_chart};
 use crate::object::Object;
 
@@ -67,7 +67,8 @@ impl Made {
             || self.everywhere.contains(&(kind, name.to_owned()))
     }
 
-    fn add(&mut self, object: &Object) {
+    /// Adds what an object is, or makes.
+    pub(crate) fn add(&mut self, object: &Object) {
         let namespace = object.reference().namespace;
         let or_own = |pointer: &str| Some(object.text(pointer)).filter(|it| !it.is_empty()).unwrap_or(object.name());
         let here = |kind, name: &str| (kind, namespace.clone(), name.to_owned());
@@ -138,13 +139,24 @@ fn is_certified(ingress: &Object) -> bool {
 
 /// Something that may make an object of this kind in a namespace (none for what has none), of which nobody here knows.
 pub(crate) fn possible_maker(forest: &Forest, kind: &str, namespace: &str) -> Option<String> {
-    if OF_THE_SYSTEM.contains(&namespace) {
+    possible_maker_besides(forest, kind, namespace, &|_, _| false)
+}
+
+/// The same, without what itself waits for it.
+pub(crate) fn possible_maker_besides(
+    forest: &Forest,
+    kind: &str,
+    namespace: &str,
+    waits: &dyn Fn(&Group, &Object) -> bool,
+) -> Option<String> {
+    let objects = || forest.objects().map(|(_, object)| object);
+    // Charts bring Secrets and ConfigMaps for themselves; namespaces, stores and what is Flux's may be for others.
+    let is_for_others = !["ConfigMap", "Secret"].contains(&kind);
+    if OF_THE_SYSTEM.contains(&namespace) && !is_for_others {
         return Some("Kubernetes".to_owned());
     }
-    let objects = || forest.objects().map(|(_, object)| object);
-    // Charts bring Secrets and ConfigMaps for themselves; namespaces and stores may be for others.
-    let is_for_others = !["ConfigMap", "Secret"].contains(&kind);
-    let custom = objects().find(|object| {
+    let all = forest.objects().filter(|(group, object)| !waits(group, object)).map(|(_, object)| object);
+    let custom = all.into_iter().find(|object| {
         let reference = object.reference();
         let target = object.text("/spec/targetNamespace");
         let is_release = object.is(HELM, "HelmRelease") && !is_elsewhere(object);
@@ -186,8 +198,16 @@ fn may_create(forest: &Forest, binding: &Object, kind: &str, namespace: &str) ->
     if binding.list("/subjects").all(|subject| subject["name"].as_str().is_none_or(is_predictable)) {
         return false;
     }
-    let api = if kind.ends_with("Store") { "external-secrets.io" } else { "" };
-    let (role, resource) = (binding.text("/roleRef/name"), format!("{}s", kind.to_lowercase()));
+    let api = match kind {
+        "ConfigMap" | "Namespace" | "Secret" => "",
+        "ClusterSecretStore" | "SecretStore" => "external-secrets.io",
+        "Kustomization" => KUSTOMIZE,
+        "HelmRelease" => HELM,
+        "CustomResourceDefinition" => "apiextensions.k8s.io",
+        _ => SOURCE,
+    };
+    let (role, kind) = (binding.text("/roleRef/name"), kind.to_lowercase());
+    let resource = kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"));
     let has = |rule: &Value, key: &str, wanted: &[&str]| {
         let words = rule[key].as_array().into_iter().flatten().filter_map(Value::as_str);
         words.into_iter().any(|word| wanted.contains(&word))

@@ -1,6 +1,6 @@
 //! A pack: objects, each deflated, some as the difference to another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, digest};
 use flate2::{Decompress, FlushDecompress, Status};
@@ -47,7 +47,11 @@ enum Content {
 }
 
 /// The objects of a pack by their ids.
-pub(super) struct Objects(BTreeMap<Id, (Kind, Content)>);
+pub(super) struct Objects {
+    known: BTreeMap<Id, (Kind, Content)>,
+    /// Whether there are more, whose ids nobody knows: differences that make files which are too large, or differ from those.
+    has_nameless: bool,
+}
 
 const fn damaged<T>(what: &'static str) -> Result<T, GitError> {
     Err(GitError::Damaged(what))
@@ -76,13 +80,14 @@ pub(super) fn read(pack: &[u8]) -> Result<Objects, GitError> {
         at: 12,
         places: BTreeMap::new(),
         objects: BTreeMap::new(),
+        nameless: BTreeSet::new(),
         bytes_left: 2 * MAX_TREE_BYTES,
         skipped_left: MAX_SKIPPED_BYTES,
     };
     for _ in 0..count {
         reader.object()?;
     }
-    Ok(Objects(reader.objects))
+    Ok(Objects { known: reader.objects, has_nameless: !reader.nameless.is_empty() })
 }
 
 struct Reader<'p> {
@@ -91,6 +96,8 @@ struct Reader<'p> {
     /// Which object begins where.
     places: BTreeMap<usize, Id>,
     objects: BTreeMap<Id, (Kind, Content)>,
+    /// Where those begin whose ids cannot be told without unpacking what is too large.
+    nameless: BTreeSet<usize>,
     bytes_left: u64,
     skipped_left: u64,
 }
@@ -113,28 +120,36 @@ impl Reader<'_> {
             shift += 7;
             more = byte & 128 != 0 && shift < 64;
         }
-        let (kind, data) = match (first >> 4) & 7 {
+        let read = match (first >> 4) & 7 {
             3 if size > MAX_FILE_BYTES => {
-                let id = self.skipped(size)?;
+                let id = self.skipped(size, &format!("{} {size}\0", Kind::Blob.word()))?;
                 self.places.insert(start, id);
                 self.objects.insert(id, (Kind::Blob, Content::Oversized));
                 return Ok(());
             }
-            1 => (Kind::Commit, self.inflated(size)?),
-            2 => (Kind::Tree, self.inflated(size)?),
-            3 => (Kind::Blob, self.inflated(size)?),
-            4 => (Kind::Tag, self.inflated(size)?),
+            1 => Some((Kind::Commit, self.inflated(size)?)),
+            2 => Some((Kind::Tree, self.inflated(size)?)),
+            3 => Some((Kind::Blob, self.inflated(size)?)),
+            4 => Some((Kind::Tag, self.inflated(size)?)),
             6 => {
                 let back = self.offset()?;
-                let base = start.checked_sub(back).and_then(|place| self.places.get(&place)).copied();
-                self.difference(base, size)?
+                let place = start.checked_sub(back).ok_or(GitError::Damaged("an offset before the pack"))?;
+                let is_nameless = self.nameless.contains(&place);
+                self.difference(self.places.get(&place).copied(), is_nameless, size)?
             }
             7 => {
                 let base = self.content.get(self.at..self.at + ID).and_then(|id| Id::try_from(id).ok());
                 self.at += ID;
-                self.difference(base, size)?
+                // What is not there by its id may be one whose id nobody knows.
+                let is_nameless =
+                    !self.nameless.is_empty() && base.is_some_and(|base| !self.objects.contains_key(&base));
+                self.difference(base, is_nameless, size)?
             }
             _ => return damaged("an object of no known kind"),
+        };
+        let Some((kind, data)) = read else {
+            self.nameless.insert(start);
+            return Ok(());
         };
         let header = format!("{} {}\0", kind.word(), data.len());
         let id = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[header.as_bytes(), &data].concat());
@@ -144,12 +159,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Gets past a file that is too large to be kept, and tells its id.
-    fn skipped(&mut self, size: u64) -> Result<Id, GitError> {
+    /// Gets past something that is too large to be kept, and tells its id by how its kind and size are written.
+    fn skipped(&mut self, size: u64, header: &str) -> Result<Id, GitError> {
         const TOO_LARGE: GitError = GitError::TooLarge("one of its files");
         self.skipped_left = self.skipped_left.checked_sub(size).ok_or(TOO_LARGE)?;
         let mut hash = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
-        hash.update(format!("{} {size}\0", Kind::Blob.word()).as_bytes());
+        hash.update(header.as_bytes());
         let mut inflater = Decompress::new(true);
         let mut buffer = vec![0; 1 << 16];
         let rest = self.content.get(self.at..).unwrap_or_default();
@@ -184,17 +199,30 @@ impl Reader<'_> {
         Ok(offset)
     }
 
-    fn difference(&mut self, base: Option<Id>, size: u64) -> Result<(Kind, Vec<u8>), GitError> {
+    /// What a difference makes of its base; nothing if one of them is too large to be kept.
+    fn difference(
+        &mut self,
+        base: Option<Id>,
+        is_nameless: bool,
+        size: u64,
+    ) -> Result<Option<(Kind, Vec<u8>)>, GitError> {
+        if size > MAX_FILE_BYTES {
+            self.skipped(size, "")?;
+            return Ok(None);
+        }
         let delta = self.inflated(size)?;
         let (kind, base) = match base.and_then(|base| self.objects.get(&base)) {
             Some((kind, Content::Whole(base))) => (kind, base),
-            // Its id cannot be told, and without that no file.
-            Some((_, Content::Oversized)) => return Err(GitError::TooLarge("one of its files, of which it has two")),
+            Some((_, Content::Oversized)) => return Ok(None),
+            None if is_nameless => return Ok(None),
             None => return damaged("a difference to an object that is not there"),
         };
+        if *kind == Kind::Blob && makes(&delta) > MAX_FILE_BYTES {
+            return Ok(None);
+        }
         let (kind, made) = (*kind, applied(base, &delta)?);
         self.count(made.len() as u64)?;
-        Ok((kind, made))
+        Ok(Some((kind, made)))
     }
 
     fn count(&mut self, bytes: u64) -> Result<(), GitError> {
@@ -219,22 +247,32 @@ impl Reader<'_> {
     }
 }
 
+const WRONG: GitError = GitError::Damaged("a difference that does not fit");
+
+/// The next number of a difference: seven bits in each byte, the lowest first.
+fn number(bytes: &mut impl Iterator<Item = u8>) -> Result<usize, GitError> {
+    let (mut number, mut shift) = (0_usize, 0_u32);
+    loop {
+        let byte = bytes.next().ok_or(WRONG)?;
+        number |= usize::from(byte & 127).checked_shl(shift).ok_or(WRONG)?;
+        shift += 7;
+        if byte & 128 == 0 {
+            return Ok(number);
+        }
+    }
+}
+
+/// How much a difference says that it makes; nothing if it cannot be read.
+fn makes(delta: &[u8]) -> u64 {
+    let mut bytes = delta.iter().copied();
+    let sizes = number(&mut bytes).and_then(|_| number(&mut bytes));
+    sizes.map_or(0, |to| to as u64)
+}
+
 /// A base with a difference applied: pieces of it, and new bytes between.
 fn applied(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, GitError> {
-    const WRONG: GitError = GitError::Damaged("a difference that does not fit");
     let mut bytes = delta.iter().copied();
-    let mut number = || {
-        let (mut number, mut shift) = (0_usize, 0_u32);
-        loop {
-            let byte = bytes.next().ok_or(WRONG)?;
-            number |= usize::from(byte & 127).checked_shl(shift).ok_or(WRONG)?;
-            shift += 7;
-            if byte & 128 == 0 {
-                return Ok::<_, GitError>(number);
-            }
-        }
-    };
-    let (from, to) = (number()?, number()?);
+    let (from, to) = (number(&mut bytes)?, number(&mut bytes)?);
     if from != base.len() || to as u64 > MAX_FILE_BYTES {
         return Err(WRONG);
     }
@@ -288,10 +326,11 @@ pub(super) fn tree(objects: &Objects, commit: &str) -> Result<Tree, GitError> {
             match entry.mode {
                 "40000" if depth < MAX_DEPTH => open.push((entry.id, format!("{path}/"), depth + 1)),
                 "40000" => return Err(GitError::TooLarge("how deep its folders nest")),
-                "100644" | "100755" | "100664" => match objects.0.get(&entry.id) {
+                "100644" | "100755" | "100664" => match objects.known.get(&entry.id) {
                     Some((Kind::Blob, Content::Whole(content))) => files.push((path, content.clone())),
                     Some((Kind::Blob, Content::Oversized)) => oversized.push(path),
                     Some(_) => return damaged("a file that is none"),
+                    None if objects.has_nameless => oversized.push(path),
                     None => return damaged("an object is missing"),
                 },
                 "120000" => links.push(path),
@@ -325,7 +364,7 @@ fn entry(bytes: &[u8]) -> Result<Entry<'_>, GitError> {
 
 impl Objects {
     fn get(&self, id: Id) -> Result<(Kind, &[u8]), GitError> {
-        match self.0.get(&id) {
+        match self.known.get(&id) {
             Some((kind, Content::Whole(data))) => Ok((*kind, data.as_slice())),
             Some((_, Content::Oversized)) => Err(GitError::TooLarge("one of its files")),
             None => damaged("an object is missing"),
@@ -358,7 +397,7 @@ mod tests {
             let content = [&b"PACK\0\0\0\x02\0\0\0"[..], &[count], &bytes].concat();
             let pack = [&content[..], digest(&SHA1_FOR_LEGACY_USE_ONLY, &content).as_ref()].concat();
             if let Ok(objects) = read(&pack) {
-                prop_assert!(objects.0.len() <= usize::from(count));
+                prop_assert!(objects.known.len() <= usize::from(count));
             }
             if let Ok(made) = applied(&bytes, &delta) {
                 prop_assert!(made.len() as u64 <= MAX_FILE_BYTES);
@@ -371,7 +410,7 @@ mod tests {
         assert_eq!(read(b"PACK").err(), Some(GitError::Damaged("a pack without an end")));
         let sealed = |content: &[u8]| [content, digest(&SHA1_FOR_LEGACY_USE_ONLY, content).as_ref()].concat();
         let mut pack = sealed(b"PACK\0\0\0\x02\0\0\0\0");
-        assert!(read(&pack).is_ok_and(|objects| objects.0.is_empty()));
+        assert!(read(&pack).is_ok_and(|objects| objects.known.is_empty()));
         pack[4] ^= 1;
         assert_eq!(read(&pack).err(), Some(GitError::Damaged("its checksum does not hold")));
         let many = read(&sealed(b"PACK\0\0\0\x02\xff\xff\xff\xff")).err();

@@ -1,12 +1,15 @@
 //! Fields of Flux's own kinds. Their definitions have schemas, and Flux applies on the server's side: a field that is not declared there
 //! fails the dry run of all that is applied with it.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Case, Code, Finding};
 use crate::kinds::fields::{self, Field};
 use crate::object::Object;
 use crate::yaml::escaped;
+
+/// What an object as a whole may have. What SOPS adds is told elsewhere.
+const WHOLE: [&str; 6] = ["apiVersion", "kind", "metadata", "spec", "status", "sops"];
 
 pub(super) fn judge(case: &mut Case<'_>) {
     let mut found = Vec::new();
@@ -18,8 +21,18 @@ pub(super) fn judge(case: &mut Case<'_>) {
             continue;
         }
         let Some(known) = fields::of(object.text("/apiVersion"), object.kind()) else { continue };
-        let spec = object.value.get("spec").unwrap_or(&Value::Null);
-        held(spec, "/spec", known, &mut |pointer, wrong| found.push(told(case, object, pointer, wrong)));
+        let mut tell = |pointer: &str, wrong: &Wrong<'_>| found.push(told(case, object, pointer, wrong));
+        let keys = object.value.as_object().into_iter().flat_map(Map::keys);
+        let strange: Vec<&String> = keys.filter(|key| !WHOLE.contains(&key.as_str())).collect();
+        for key in &strange {
+            tell(&format!("/{}", escaped(key)), &Wrong::Unknown(key, WHOLE.to_vec()));
+        }
+        match object.value.get("spec").filter(|spec| !spec.is_null()) {
+            Some(spec) => held(spec, "/spec", known, &mut tell),
+            // Whoever misspelt it has been told.
+            None if strange.is_empty() && known.iter().any(|field| field.is_required) => tell("", &Wrong::Empty),
+            None => {}
+        }
     }
     case.findings.extend(found);
 }
@@ -27,6 +40,8 @@ pub(super) fn judge(case: &mut Case<'_>) {
 enum Wrong<'w> {
     Unknown(&'w str, Vec<&'static str>),
     Missing(&'static str),
+    /// There is no spec at all. The API server takes that: it asks for what is in a spec only where there is one.
+    Empty,
 }
 
 /// Holds a value against the fields that it may have.
@@ -70,6 +85,10 @@ fn told(case: &Case<'_>, object: &Object, pointer: &str, wrong: &Wrong<'_>) -> F
         }
         Wrong::Missing(name) => {
             (format!("{place}.{name} is missing, which every {kind} must have"), format!("add {name}"), String::new())
+        }
+        Wrong::Empty => {
+            let why = format!("spec is missing, which every {kind} must have: nothing comes of it");
+            return Finding::of(Code::FieldUnknown, object, pointer, why, "add spec");
         }
     };
     if case.world.flux_is_known() {

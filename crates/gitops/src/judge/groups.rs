@@ -1,7 +1,7 @@
 //! The Kustomizations themselves: whether they can be built, in which order, and how they go on after a failure.
 
-use super::{Case, Code, Finding};
-use crate::flux::{Group, KUSTOMIZE, folder, is_unknown};
+use super::{Case, Code, Finding, unless_made_by};
+use crate::flux::{Group, KUSTOMIZE, folder, is_unknown, possible_maker_besides};
 use crate::kustomize::{FILES, Note};
 use crate::object::Object;
 
@@ -150,7 +150,7 @@ fn line_of(case: &Case<'_>, object: &Object, text: &str) -> Option<usize> {
 
 fn depends(case: &Case<'_>, group: &Group, found: &mut Vec<Finding>) {
     for (index, needed) in group.depends_on() {
-        let is_known = case.forest.groups.iter().any(|other| other.reference() == needed);
+        let is_known = case.forest.groups.iter().any(|other| other.reference() == needed) || case.world.has(&needed);
         if is_known || is_unknown(&needed.name) || is_unknown(&needed.namespace) {
             continue;
         }
@@ -162,7 +162,11 @@ fn depends(case: &Case<'_>, group: &Group, found: &mut Vec<Finding>) {
             format!("waits for {needed}, which does not exist: it stays at DependencyNotReady for ever"),
             "correct the name (and namespace), or remove the entry",
         );
-        found.push(case.unless_unread(own, &pointer, &needed.to_string(), missing.because(needed.to_string())));
+        let what = (needed.kind.as_str(), needed.namespace.as_str(), needed.name.as_str());
+        let waits = |group: &Group, _: &Object| group.depends_on().any(|(_, theirs)| theirs == needed);
+        let maker = possible_maker_besides(case.forest, &needed.kind, &needed.namespace, &waits);
+        let missing = missing.because(needed.to_string());
+        found.push(unless_made_by((case.unread.as_deref(), maker), own, &pointer, what, missing));
     }
 }
 

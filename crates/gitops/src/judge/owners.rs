@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Case, Code, Finding};
 use crate::flux::is_elsewhere;
-use crate::kinds::{ApiServer, Component, FLUX};
+use crate::kinds::{Component, FLUX};
 use crate::object::Object;
 
 const SSA: &str = "/metadata/annotations/kustomize.toolkit.fluxcd.io~1ssa";
@@ -140,7 +140,8 @@ fn owner(case: &Case<'_>, object: &Object) -> Option<String> {
     // Whoever serves a kind owns its definition.
     let api = object.text("/spec/group");
     let is_definition = object.is("apiextensions.k8s.io", "CustomResourceDefinition")
-        && !ApiServer::is_own(api)
+        && !case.world.api_server.is_own(api)
+        && !case.world.has(&object.reference())
         && case.world.served.get(api, object.text("/spec/names/kind")).is_some();
     is_definition.then(|| case.world.component_of(api))
 }

@@ -5,19 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Case, Code, Finding};
-use crate::flux::{Made, is_unknown};
+use crate::flux::{Made, PROGRAMS, is_unknown};
 use crate::object::Object;
 
-/// Where the Pods of a kind are.
-const PODS: &[(&str, &str)] = &[
-    ("Pod", "/spec"),
-    ("Deployment", "/spec/template/spec"),
-    ("ReplicaSet", "/spec/template/spec"),
-    ("DaemonSet", "/spec/template/spec"),
-    ("StatefulSet", "/spec/template/spec"),
-    ("Job", "/spec/template/spec"),
-    ("CronJob", "/spec/jobTemplate/spec/template/spec"),
-];
 /// Something that an object needs.
 struct Need {
     /// `Secret`, `ConfigMap`, `SecretStore` or `ClusterSecretStore`.
@@ -55,6 +45,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
 /// All that castle, Kubernetes and the repository make.
 fn made(case: &Case<'_>) -> Made {
     let (mut made, world) = (Made::of(case.forest), case.world);
+    world.found.iter().for_each(|object| made.add(object));
     world.secrets.iter().for_each(|(namespace, name)| made.give("Secret", namespace, name));
     world.config_maps.keys().for_each(|(namespace, name)| made.give("ConfigMap", namespace, name));
     world.stores.iter().for_each(|name| made.give("ClusterSecretStore", "", name));
@@ -69,7 +60,7 @@ fn needs(object: &Object) -> Vec<Need> {
             needs.push(Need { kind, namespace: namespace.clone(), name: name.to_owned(), pointer, weight });
         }
     };
-    if let Some((_, place)) = PODS.iter().find(|(kind, _)| *kind == object.kind()) {
+    if let Some((_, place)) = PROGRAMS.iter().find(|(kind, _)| *kind == object.kind()) {
         pods(object.value.pointer(place).unwrap_or(&Value::Null), place, &mut add);
     }
     match (object.group(), object.kind()) {

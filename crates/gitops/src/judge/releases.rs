@@ -3,25 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::order::cycles;
-use super::{Case, Code, Finding};
-use crate::flux::is_unknown;
+use super::{Case, Code, Finding, unless_made_by};
+use crate::flux::{Group, HELM, is_unknown, possible_maker_besides};
 use crate::object::{Object, Reference};
 
 pub(super) fn judge(case: &mut Case<'_>) {
-    let releases: BTreeMap<Reference, &Object> =
-        case.forest.releases().map(|(_, release)| (release.reference(), release)).collect();
+    // Also those that install into another cluster: they themselves are in this one.
+    let releases = case.forest.objects().map(|(_, object)| object).filter(|object| object.is(HELM, "HelmRelease"));
+    let releases: BTreeMap<Reference, &Object> = releases.map(|release| (release.reference(), release)).collect();
     let mut waits: BTreeMap<Reference, BTreeSet<Reference>> = BTreeMap::new();
     let mut found = Vec::new();
     for (own, release) in &releases {
-        for (index, entry) in release.list("/spec/dependsOn").enumerate() {
-            let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
-            let namespace =
-                Some(text("namespace")).filter(|it| !it.is_empty()).unwrap_or_else(|| own.namespace.clone());
-            let needed = Reference { namespace, name: text("name"), ..own.clone() };
+        for (index, needed) in depends_on(release).enumerate() {
             if is_unknown(&needed.name) || is_unknown(&needed.namespace) {
                 continue;
             }
-            if !releases.contains_key(&needed) {
+            if !releases.contains_key(&needed) && !case.world.has(&needed) {
                 found.push(unknown(case, &releases, release, index, &needed));
             }
             waits.entry(own.clone()).or_default().insert(needed);
@@ -42,6 +39,16 @@ pub(super) fn judge(case: &mut Case<'_>) {
     case.findings.extend(found);
 }
 
+/// The releases that one waits for.
+fn depends_on(release: &Object) -> impl Iterator<Item = Reference> {
+    let own = release.reference();
+    release.list("/spec/dependsOn").map(move |entry| {
+        let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+        let namespace = Some(text("namespace")).filter(|it| !it.is_empty()).unwrap_or_else(|| own.namespace.clone());
+        Reference { namespace, name: text("name"), ..own.clone() }
+    })
+}
+
 fn unknown(
     case: &Case<'_>,
     releases: &BTreeMap<Reference, &Object>,
@@ -57,5 +64,12 @@ fn unknown(
     };
     let why = format!("waits for {needed}, which does not exist: it stays at DependencyNotReady for ever");
     let missing = Finding::of(Code::DependsOnUnknown, release, &pointer, why, fix).because(needed.to_string());
-    case.unless_unread(release, &pointer, &needed.to_string(), missing)
+    // One of the same name in another namespace is not there by what nobody read.
+    if elsewhere.is_some() {
+        return missing;
+    }
+    let what = (needed.kind.as_str(), needed.namespace.as_str(), needed.name.as_str());
+    let waits = |_: &Group, other: &Object| other.kind() == needed.kind && depends_on(other).any(|it| it == *needed);
+    let maker = possible_maker_besides(case.forest, &needed.kind, &needed.namespace, &waits);
+    unless_made_by((case.unread.as_deref(), maker), release, &pointer, what, missing)
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::world::define;
 use super::{Case, Code, Finding};
 use crate::flux::{Forest, Group, is_unknown};
-use crate::kinds::{ApiServer, Served, of_chart};
+use crate::kinds::{Served, of_chart};
 use crate::object::Object;
 
 /// What a group brings that serves kinds.
@@ -103,7 +103,7 @@ fn not_served(case: &Case<'_>, providers: &Providers<'_>, object: &Object) -> Op
         return None;
     }
     let own_version = version.rsplit('/').next().unwrap_or_default();
-    if ApiServer::is_own(api) && case.world.api_server.may_serve(api, own_version, kind) {
+    if case.world.api_server.may_serve(api, own_version, kind) {
         let minor = case.world.api_server.minor;
         let why = format!(
             "castle does not know whether Kubernetes 1.{minor} serves {kind} of {version} as its API server is told to"
@@ -141,7 +141,7 @@ fn not_served(case: &Case<'_>, providers: &Providers<'_>, object: &Object) -> Op
         ),
     };
     let unserved = Finding::of(Code::KindNotServed, object, "/apiVersion", why, fix);
-    if case.world.served.has_group(api) {
+    if case.world.served.has_group(api) && !case.world.defines(api) {
         return Some(unserved);
     }
     let suspects = || providers.unknown.iter().filter(|it| leaving_out.is_none() || it.chart.contains("crd"));

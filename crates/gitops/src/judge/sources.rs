@@ -1,7 +1,7 @@
 //! Sources: whoever builds or installs from one must name one that is there, in the namespace that it is in.
 
-use super::{Case, Code, Finding};
-use crate::flux::{Group, HELM, SOURCE, is_unknown, source};
+use super::{Case, Code, Finding, unless_made_by};
+use crate::flux::{Group, HELM, SOURCE, is_unknown, possible_maker_besides, source};
 use crate::object::{Object, Reference};
 
 pub(super) fn judge(case: &mut Case<'_>) {
@@ -9,7 +9,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
     for group in case.forest.groups.iter().filter(|group| group.is_foreign) {
         let own = &group.kustomization;
         let from = source(own);
-        if is_there(case, &from) {
+        if is_there(case, &from) || is_unknown(&from.name) || is_unknown(&from.namespace) {
             let why = format!(
                 "castle does not build {from}, another source than this repository: what it brings is not judged"
             );
@@ -53,7 +53,9 @@ fn is_astray(case: &Case<'_>, group: &Group) -> bool {
 }
 
 fn is_there(case: &Case<'_>, from: &Reference) -> bool {
-    *from == source(&case.world.entry) || case.forest.objects().any(|(_, object)| makes(object, from))
+    *from == source(&case.world.entry)
+        || case.world.found.iter().any(|object| makes(object, from))
+        || case.forest.objects().any(|(_, object)| makes(object, from))
 }
 
 /// Whether an object is a source, or makes it.
@@ -92,8 +94,14 @@ fn missing(case: &Case<'_>, object: &Object, pointer: &str, from: &Reference) ->
     // One of the same name in another namespace is not there by what nobody read.
     Some(match elsewhere {
         Some(_) => finding,
-        // Nor does a Kustomization whose own source is not there excuse itself.
-        None if case.forest.unread_besides(&|group| is_astray(case, group)).is_none() => finding,
-        None => case.unless_unread(object, pointer, &from.to_string(), finding),
+        None => {
+            // Nor does a Kustomization whose own source is not there excuse itself.
+            let unread = case.forest.unread_besides(&|group| is_astray(case, group));
+            let unread = unread.or_else(|| case.world.unread.first().cloned());
+            let what = (from.kind.as_str(), from.namespace.as_str(), from.name.as_str());
+            let is_stuck = |_: &Group, other: &Object| named(other).iter().any(|(_, theirs)| !is_there(case, theirs));
+            let maker = possible_maker_besides(case.forest, &from.kind, &from.namespace, &is_stuck);
+            unless_made_by((unread.as_deref(), maker), object, pointer, what, finding)
+        }
     })
 }

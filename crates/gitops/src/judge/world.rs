@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::Taken;
-use crate::flux::{Source, Sources};
+use crate::flux::{PROGRAMS, Source, Sources, sources_of};
 use crate::kinds::{ApiServer, COMPONENTS, Component, FLUX_2_8, Served};
 use crate::object::{Object, Reference};
 use crate::yaml::{self, YamlError};
@@ -14,6 +14,9 @@ use crate::yaml::{self, YamlError};
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 /// Where castle puts what belongs to Flux.
 const FLUX_SYSTEM: &str = "flux-system";
+
+/// The kind of an object that defines a kind.
+const DEFINITION: &str = "CustomResourceDefinition";
 
 /// What castle makes, and what is served once it has.
 #[derive(Clone, Debug)]
@@ -40,8 +43,12 @@ pub struct World {
     pub taken: Vec<Taken>,
     /// Components of castle's whose manifests are not at hand: of them only the usual objects are known.
     pub unseen: Vec<String>,
+    /// What nobody has read of what the nodes' configurations bring, and may be whatever is missing.
+    pub unread: Vec<String>,
     /// The version of Flux: `2.9`.
     pub flux: String,
+    /// Objects that are there before Flux begins, and are not castle's.
+    pub(crate) found: Vec<Object>,
     pub(crate) api_server: ApiServer,
 }
 
@@ -78,7 +85,9 @@ impl World {
             stores: BTreeSet::new(),
             taken: Vec::new(),
             unseen: Vec::new(),
+            unread: Vec::new(),
             flux: KNOWN_FLUX[1].to_owned(),
+            found: Vec::new(),
             api_server,
         }
     }
@@ -117,6 +126,37 @@ impl World {
     pub fn find(&mut self, component: &Component) {
         self.served.add_all(component.kinds);
         self.namespaces.insert(component.namespace.to_owned());
+    }
+
+    /// Adds an object that is there before Flux begins, and is not castle's. What a program makes once it runs nobody knows here. Of a Secret
+    /// only the name is kept.
+    pub fn find_object(&mut self, value: Value) {
+        let object = Object::written(value, "the nodes' configurations");
+        let Reference { kind, namespace, name, .. } = object.reference();
+        define(&mut self.served, &object);
+        match (object.group(), kind.as_str()) {
+            ("", "Namespace") => drop(self.namespaces.insert(name)),
+            ("", "Secret") => {
+                self.secrets.insert((namespace, name));
+                return;
+            }
+            (_, kind) if PROGRAMS.iter().any(|(program, _)| *program == kind) => {
+                self.unread.push(format!("{}, which the nodes' configurations bring", object.reference()));
+            }
+            _ => {}
+        }
+        self.found.push(object);
+    }
+
+    /// Whether an object is there before Flux begins, and is not castle's.
+    pub(crate) fn has(&self, wanted: &Reference) -> bool {
+        self.found.iter().any(|object| object.reference() == *wanted)
+    }
+
+    /// Whether some of the kinds of a group are defined by what is not castle's; perhaps not all.
+    pub(crate) fn defines(&self, group: &str) -> bool {
+        let defines = |object: &Object| object.kind() == DEFINITION && object.text("/spec/group") == group;
+        self.found.iter().any(defines)
     }
 
     /// Adds a component that castle installs, by what is known of its kind.
@@ -204,13 +244,13 @@ impl World {
         // What is in a secret is nobody's business here.
         let secrets =
             self.secrets.iter().map(|place| (key("Secret", place), Source { is_open: true, ..Source::default() }));
-        config_maps.chain(secrets).collect()
+        sources_of(&self.found).into_iter().chain(config_maps).chain(secrets).collect()
     }
 }
 
 /// Adds the kind that an object defines, if it does.
 pub(super) fn define(served: &mut Served, object: &Object) {
-    if !object.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+    if !object.is("apiextensions.k8s.io", DEFINITION) {
         return;
     }
     let is_cluster_scoped = object.text("/spec/scope") == "Cluster";

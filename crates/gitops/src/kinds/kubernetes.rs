@@ -89,6 +89,11 @@ const GONE: &[(Kinds, u64)] = &[
     (kinds("flowcontrol.apiserver.k8s.io", "v1beta3", "FlowSchema PriorityLevelConfiguration"), 32),
 ];
 
+/// Groups of Kubernetes itself that are served only if its API server is told to.
+const ON_DEMAND: &[&str] = &["internal.apiserver.k8s.io", "storagemigration.k8s.io"];
+/// Groups of one word before `.k8s.io` that others serve.
+const OF_OTHERS: &[&str] = &["metrics.k8s.io"];
+
 /// The API server of a cluster.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct ApiServer {
@@ -114,12 +119,15 @@ impl ApiServer {
         served
     }
 
-    /// Whether a group is of Kubernetes itself.
-    pub(crate) fn is_own(group: &str) -> bool {
-        KUBERNETES.iter().chain(GONE.iter().map(|(kinds, _)| kinds)).any(|kinds| kinds.group == group)
+    /// Whether a group is of Kubernetes itself, as far as that is known: a later version may have new ones.
+    pub(crate) fn is_own(&self, group: &str) -> bool {
+        let is_known = KUBERNETES.iter().chain(GONE.iter().map(|(kinds, _)| kinds)).any(|kinds| kinds.group == group);
+        let is_like_one = group.strip_suffix(".k8s.io").is_some_and(|word| !word.contains('.'));
+        let may_be_new = self.minor > MINOR && is_like_one && !OF_OTHERS.contains(&group);
+        is_known || may_be_new || ON_DEMAND.contains(&group)
     }
 
-    /// Whether it may serve a kind of a group of its own, though not for certain.
+    /// Whether it may serve a kind, though not for certain: of a group of its own, or of one that it is told by name to serve.
     pub(crate) fn may_serve(&self, group: &str, version: &str, kind: &str) -> bool {
         let is = |kinds: &Kinds| {
             kinds.group == group
@@ -130,14 +138,15 @@ impl ApiServer {
             return false;
         }
         let stage = ["alpha", "beta"].into_iter().find(|stage| version.contains(stage));
+        let is_own = self.is_own(group);
         let is_enabled = self.enabled.iter().any(|entry| {
             let whole = format!("{group}/{version}");
-            entry == "api/all"
-                || stage.is_some_and(|stage| *entry == format!("api/{stage}"))
+            let is_its_stage = || stage.is_some_and(|stage| *entry == format!("api/{stage}"));
+            (is_own && (entry == "api/all" || is_its_stage()))
                 || entry.strip_prefix(whole.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         });
         let is_younger = SINCE.iter().any(|(kinds, since)| is(kinds) && self.minor < *since);
-        is_enabled || (self.minor != MINOR && !is_younger)
+        is_enabled || (is_own && self.minor != MINOR && !is_younger)
     }
 }
 
@@ -163,6 +172,19 @@ mod tests {
         }
         for entry in ["resource.k8s.io/v1beta1", "resource.k8s.io/v1beta22", "api/alpha"] {
             assert!(!claim(&server(36, &[entry])), "{entry}");
+        }
+        let migration = |server: &ApiServer, version| {
+            server.may_serve("storagemigration.k8s.io", version, "StorageVersionMigration")
+        };
+        assert!(!migration(&server(36, &[]), "v1beta1"), "nobody has told it to");
+        assert!(migration(&server(35, &[]), "v1alpha1"), "nobody knows here");
+        for entry in ["storagemigration.k8s.io/v1beta1", "api/beta", "api/all"] {
+            assert!(migration(&server(36, &[entry]), "v1beta1"), "{entry}");
+        }
+        let other = |minor, entry: &str, group: &str| server(minor, &[entry]).may_serve(group, "v1beta1", "Thing");
+        assert!(other(37, "", "young.k8s.io") && other(36, "young.k8s.io/v1beta1", "young.k8s.io"));
+        for group in ["gateway.networking.k8s.io", "metrics.k8s.io", "acme.example"] {
+            assert!(!other(37, "api/all", group), "{group} is none of Kubernetes' own");
         }
         assert!(!server(33, &["api/all"]).may_serve("extensions", "v1beta1", "Ingress"), "gone for ever");
     }

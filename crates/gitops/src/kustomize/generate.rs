@@ -4,9 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::BuildError;
 use super::meta::entries;
 use super::piece::Piece;
+use super::{BuildError, Failure};
 use crate::tree::{Tree, joined};
 use crate::yaml::Lines;
 
@@ -164,18 +164,20 @@ fn unquoted(text: &str) -> &str {
 }
 
 /// Adds what was generated to the rest, as its behaviour says.
-pub(super) fn absorb(pieces: &mut Vec<Piece>, mut new: Piece, behaviour: &str) -> Result<(), String> {
+pub(super) fn absorb(pieces: &mut Vec<Piece>, mut new: Piece, behaviour: &str) -> Result<(), Failure> {
     let id = new.id();
     let known = pieces.iter_mut().filter(|piece| piece.was_ever(&id)).collect::<Vec<_>>();
     match (<[&mut Piece; 1]>::try_from(known), behaviour) {
         (Err(none), "merge" | "replace") if none.is_empty() => {
-            Err(format!("there is no {} {} to {behaviour}", id.kind, id.name))
+            Err(Failure::Nobody(format!("there is no {} {} to {behaviour}", id.kind, id.name)))
         }
         (Err(none), _) if none.is_empty() => {
             pieces.push(new);
             Ok(())
         }
-        (Err(_), _) => Err(format!("several objects could be the {} {} of a generator", id.kind, id.name)),
+        (Err(_), _) => {
+            Err(Failure::Wrong(format!("several objects could be the {} {} of a generator", id.kind, id.name)))
+        }
         (Ok([known]), "merge" | "replace") => {
             for (key, path) in [("labels", "metadata/labels"), ("annotations", "metadata/annotations")] {
                 let own = new.value["metadata"][key].as_object().cloned().unwrap_or_default();
@@ -200,9 +202,10 @@ pub(super) fn absorb(pieces: &mut Vec<Piece>, mut new: Piece, behaviour: &str) -
             *known = new;
             Ok(())
         }
-        (Ok(_), _) => {
-            Err(format!("{} {} exists: a generator must say `behavior: merge` or `replace`", id.kind, id.name))
-        }
+        (Ok(_), _) => Err(Failure::Wrong(format!(
+            "{} {} exists: a generator must say `behavior: merge` or `replace`",
+            id.kind, id.name
+        ))),
     }
 }
 

@@ -3,6 +3,7 @@
 use regex::Regex;
 use serde_json::Value;
 
+use super::Failure;
 use super::fields::visit;
 use super::piece::Piece;
 
@@ -78,7 +79,7 @@ fn split(image: &str) -> (String, String, String) {
 }
 
 /// Sets how many replicas what has this name shall have.
-pub(super) fn replicas(pieces: &mut [Piece], entry: &Value) -> Result<(), String> {
+pub(super) fn replicas(pieces: &mut [Piece], entry: &Value) -> Result<(), Failure> {
     let name = entry["name"].as_str().unwrap_or_default();
     let mut found = false;
     for piece in pieces.iter_mut() {
@@ -90,5 +91,6 @@ pub(super) fn replicas(pieces: &mut [Piece], entry: &Value) -> Result<(), String
             visit(&mut piece.value, "spec/replicas", Some(&Value::Null), &mut |value| *value = entry["count"].clone());
         }
     }
-    if found { Ok(()) } else { Err(format!("`replicas` names {name}, and nothing that scales has this name")) }
+    let nobody = || Failure::Nobody(format!("`replicas` names {name}, and nothing that scales has this name"));
+    found.then_some(()).ok_or_else(nobody)
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::Failure;
 use super::piece::Piece;
 use super::select::Selector;
 
@@ -11,7 +12,7 @@ const NAME: &str = "metadata.name";
 ///
 /// # Errors
 /// What cannot be found or is not understood, in words.
-pub(super) fn replace(pieces: &mut [Piece], replacement: &Value) -> Result<(), String> {
+pub(super) fn replace(pieces: &mut [Piece], replacement: &Value) -> Result<(), Failure> {
     let value = match replacement.get("sourceValue").and_then(Value::as_str) {
         Some(text) => text.into(),
         None => source(pieces, &replacement["source"])?,
@@ -36,7 +37,7 @@ pub(super) fn replace(pieces: &mut [Piece], replacement: &Value) -> Result<(), S
     Ok(())
 }
 
-fn source(pieces: &[Piece], source: &Value) -> Result<Value, String> {
+fn source(pieces: &[Piece], source: &Value) -> Result<Value, Failure> {
     // Unlike a target, a source is named, not described.
     let is = |key: &str, text: &str| source[key].as_str().is_none_or(|wanted| wanted.is_empty() || wanted == text);
     let named = |piece: &&Piece| {
@@ -50,8 +51,13 @@ fn source(pieces: &[Piece], source: &Value) -> Result<Value, String> {
         })
     };
     let found: Vec<&Piece> = pieces.iter().filter(named).collect();
-    let [piece] = found.as_slice() else {
-        return Err(format!("the source of a replacement must be one object, and {} are it", found.len()));
+    let piece = match found.as_slice() {
+        [piece] => piece,
+        [] => return Err(Failure::Nobody(format!("no object is the source of a replacement: {source}"))),
+        several => {
+            let what = format!("the source of a replacement must be one object, and {} are it", several.len());
+            return Err(Failure::Wrong(what));
+        }
     };
     let path = source["fieldPath"].as_str().unwrap_or(NAME);
     let mut object = piece.value.clone();
@@ -66,7 +72,8 @@ fn source(pieces: &[Piece], source: &Value) -> Result<Value, String> {
             let index = usize::try_from(options["index"].as_i64().unwrap_or(0)).unwrap_or(usize::MAX);
             let text = scalar(&value);
             let part = text.split(delimiter).nth(index);
-            part.map(Into::into).ok_or_else(|| format!("{path} has no part {index} between `{delimiter}`"))
+            let part = part.ok_or_else(|| format!("{path} has no part {index} between `{delimiter}`"))?;
+            Ok(part.into())
         }
     }
 }

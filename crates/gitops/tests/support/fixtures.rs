@@ -42,7 +42,10 @@ pub(crate) fn world(fixture: &str) -> World {
         world = world.on_kubernetes(35, BTreeSet::new());
     }
     if fixture.contains("runtime-config") {
-        world = world.on_kubernetes(36, BTreeSet::from(["resource.k8s.io/v1beta2".to_owned()]));
+        world = world.on_kubernetes(
+            36,
+            ["resource.k8s.io/v1beta2", "storagemigration.k8s.io/v1beta1"].map(str::to_owned).into(),
+        );
     }
     for minor in [8, 10].into_iter().filter(|minor| fixture.contains(&format!("flux-2-{minor}"))) {
         world = world.with_flux(2, minor);

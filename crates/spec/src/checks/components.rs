@@ -1,13 +1,46 @@
 //! Whether what is said of components can be, and whether castle knows their versions.
 
-use crate::model::{Castle, ComponentOwner};
-use crate::model::{Component, ComponentName};
+use crate::model::{Castle, Component, ComponentName, ComponentOwner, Platform};
 use crate::problem::{Code, Problem, Problems};
+use crate::values::ComponentVersion;
+
+/// The newest Flux that this castle was tested with whole. What was made of later ones has the four usual controllers alone.
+const WHOLE_FLUX: ComponentVersion = ComponentVersion::new(2, 8, 8);
+
+/// Says that a controller of Flux beyond the usual four may not be in the manifest of a version. The embedded datacenter's has them all.
+fn whole(castle: &Castle, problems: &mut Problems) {
+    let settings = match castle.component(ComponentName::Flux).map(|flux| &flux.value) {
+        Some(Component::Off) => return,
+        Some(Component::On(settings)) => Some(settings),
+        None => None,
+    };
+    let version = settings.and_then(|settings| settings.version.as_ref());
+    let version = version.map_or_else(|| ComponentName::Flux.newest(), |version| version.value.clone());
+    let is_own =
+        settings.is_some_and(|settings| settings.source.is_some() || settings.owner.value == ComponentOwner::Flux);
+    let is_embedded = matches!(castle.platform.value, Platform::Embedded(_));
+    if is_own || is_embedded || version.minor() <= WHOLE_FLUX.minor() {
+        return;
+    }
+    let image_automation = castle.gitops.as_ref().map(|gitops| &gitops.image_automation);
+    let source_watcher = settings.map(|settings| &settings.source_watcher);
+    for (what, setting) in [("source-watcher", source_watcher), ("controllers for image tags", image_automation)] {
+        let Some(setting) = setting.filter(|setting| setting.value && castle.gitops.is_some()) else { continue };
+        problems.report(
+            Problem::new(Code::ComponentUntested, format!("flux {version} was not tested with its {what}"))
+                .at(setting.origin, format!("the manifest of {version} that this castle was tested with has none"))
+                .hint(format!(
+                    "write `version: {WHOLE_FLUX}` under components.flux; or `castle lock` takes upstream's own manifest, if that has them"
+                )),
+        );
+    }
+}
 
 pub(super) fn check(castle: &Castle, problems: &mut Problems) {
     if castle.components.is_broken() {
         return;
     }
+    whole(castle, problems);
     for name in ComponentName::ALL {
         let Some(component) = castle.component(name) else { continue };
         let Component::On(settings) = &component.value else { continue };
@@ -104,5 +137,38 @@ storage: none
         let off = owners(&format!("{gitops}components: {{metallb: {{owner: flux}}, flux: off}}\n"));
         assert_eq!(off, [(2, hint("remove `flux: off`"))]);
         assert_eq!(owners(&format!("{gitops}components: {{flux: off}}\n")), []);
+    }
+
+    /// Goal: nobody finds out while a castle is raised that the manifest lacks a controller. Method: each of the two, with each version that matters.
+    #[test]
+    fn controllers_that_were_not_tested_are_named() {
+        let told = |platform: &str, more: &str| {
+            let text = format!(
+                "castle: blue\nplatform: {platform}\ntalos: {{version: v1.13.9}}\nkubernetes: {{version: v1.36.3}}\n\
+                 network: {{cidr: 10.0.0.0/24, gateway: 10.0.0.1, nameservers: [10.0.0.1]}}\n\
+                 nodes: {{controlPlanes: {{count: 1, firstAddress: 10.0.0.11}}}}\nstorage: none\n{more}"
+            );
+            let reading = crate::read(text.as_bytes());
+            assert!(reading.castle.is_some(), "{:?}", reading.problems);
+            let untested = reading.problems.iter().filter(|problem| problem.code == Code::ComponentUntested);
+            untested.map(|problem| problem.summary.clone()).collect::<Vec<_>>()
+        };
+        let proxmox = "{proxmox: {endpoint: 'https://pve.lan:8006', token: 'env:T', nodes: [pve], vmids: 400-420}}";
+        let gitops = |more: &str| format!("gitops: {{repository: 'https://git.example.com/blue.git'{more}}}\n");
+        let watcher = |more: &str| format!("{}components: {{flux: {{sourceWatcher: true{more}}}}}\n", gitops(""));
+        let images = gitops(", imageAutomation: true");
+        assert_eq!(told(proxmox, &watcher("")), ["flux v2.9.0 was not tested with its source-watcher"]);
+        assert_eq!(told(proxmox, &watcher(", version: v2.9.0")).len(), 1);
+        assert_eq!(told(proxmox, &images), ["flux v2.9.0 was not tested with its controllers for image tags"]);
+        for (platform, fine) in [
+            (proxmox, gitops("")),
+            (proxmox, watcher(", version: v2.8.8")),
+            (proxmox, watcher(", source: flux.yaml")),
+            (proxmox, format!("{images}components: {{flux: off}}\n")),
+            (proxmox, format!("{images}components: {{flux: {{version: v2.8.8}}}}\n")),
+            ("embedded", watcher("")),
+        ] {
+            assert!(told(platform, &fine).is_empty(), "{fine}");
+        }
     }
 }
