@@ -88,6 +88,24 @@ fn other_networks_are_given_to_no_castle_that_stands() {
     }
 }
 
+/// What only another machine would bring about is shown by `plan`, and refused before anything is changed.
+#[test]
+fn a_machine_that_would_have_to_be_replaced_is_planned_and_refused() {
+    let words =
+        ["scsi1", "would have to be destroyed and made anew (", "give it in castle.yaml the sizes and the storage"];
+    edited("dataDisk: 100GiB", "dataDisk: 50GiB", &words);
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file, SMALL.replace("dataDisk: 100GiB", "dataDisk: 50GiB").into_bytes());
+        let plan = life.run(&["plan"]).await;
+        let actions = plan.printed.result["actions"].as_array().unwrap();
+        let replaced: Vec<_> = actions.iter().filter(|action| action["impact"] == "replace").collect();
+        assert_eq!(replaced.len(), 1, "{}", plan.printed.result);
+        assert_eq!(replaced[0]["step"], "platform/vm/blue-worker-1");
+        assert_eq!(plan.printed.result["result"], "refused");
+    });
+}
+
 #[test]
 fn another_talos_is_not_claimed() {
     let next = "talosctl --nodes 127.42.0.11 upgrade --image factory.talos.dev/nocloud-installer/";
