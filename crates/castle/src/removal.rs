@@ -141,12 +141,12 @@ impl<'r> Removal<'r> {
                 }
                 leftovers = self.kept_in_vault(castle, &chamber).await?;
             }
+            let is_lacking = !(site.missing.is_empty() && site.unmarked.is_empty());
+            // Where nobody can say what is left, nothing is forgotten.
+            let is_known = !leftovers.iter().any(Leftover::is_unknown);
             if leftovers.is_empty() && driven.report.is_done() && identity.is_born && self.ending != Ending::Guests {
                 self.end(&site, identity.is_stored, &held.lease, printer).await?;
-            } else if !(site.missing.is_empty() && site.unmarked.is_empty())
-                && !leftovers.iter().any(Leftover::is_unknown)
-                && self.ending != Ending::Guests
-            {
+            } else if is_lacking && is_known && self.ending != Ending::Guests {
                 held.lease.check().await?;
                 self.shrink(&site, &leftovers, held.lease.epoch()).await?;
             }
