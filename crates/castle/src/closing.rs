@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use castle_engine::{Event, Fault, Layer, Outcome, Report, Span, StepId, Timeline, What};
+use castle_engine::{Event, Fault, Impact, Layer, Outcome, Report, Span, StepId, Timeline, What};
+use castle_proxmox::steps;
 use serde_json::{Map, Value, json};
 
 use crate::commands::plan::minutes;
 use crate::drive::Driven;
 use crate::output::{Exit, Printer};
+use crate::stand::with_next;
 
 /// What took less of the critical path than this part of the whole is left out for people.
 const WORTH_TELLING: f64 = 0.02;
@@ -244,6 +246,25 @@ fn say_times(layers: &[LayerTime], timeline: &Timeline, took: Duration, printer:
 /// What went wrong: said to people, and as objects for programs.
 pub(crate) fn problems(report: &Report, printer: &mut Printer) -> Vec<Value> {
     told_problems(report, &Stories::default(), false, printer)
+}
+
+/// What is planned and not made: it would take another machine.
+pub(crate) fn irreplaceable(report: &Report) -> impl Iterator<Item = (&StepId, Fault)> {
+    report.outcomes.iter().filter_map(|(step, outcome)| match outcome {
+        Outcome::Planned { change } if change.impact == Impact::Replace => {
+            Some((step, steps::irreplaceable(step.to_string(), change)))
+        }
+        _ => None,
+    })
+}
+
+/// Says what is planned and not made, and why; the same as objects for programs.
+pub(crate) fn tell_irreplaceable(report: &Report, printer: &mut Printer) -> Vec<Value> {
+    let tell = |(step, fault): (&StepId, Fault)| {
+        printer.complain_to_people(&with_next(&fault));
+        json!({"severity": "error", "step": step.to_string(), "summary": fault.to_string(), "hint": fault.next, "seen": fault.evidence})
+    };
+    irreplaceable(report).map(tell).collect()
 }
 
 /// What keeps the layers that were chosen from coming to be, and the next command: changes in layers that were only looked at.

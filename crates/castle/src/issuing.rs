@@ -124,7 +124,7 @@ fn refuse_tracked(disk: &dyn Disk, file: &Path) -> Result<(), Trouble> {
 /// The bundle of the castle as it stands, from its sealed state.
 pub(crate) async fn bundle(kept: &Kept) -> Result<Bundle, Trouble> {
     let castle = kept.castle_id().await.map_err(Trouble::Failed)?;
-    let never = || Trouble::Failed(format!("{} was never raised: castle up", kept.name()));
+    let never = || Trouble::Failed(kept.unknown());
     let castle = castle.ok_or_else(never)?;
     let state = kept.state(castle.clone()).map_err(Trouble::Failed)?;
     let room = kept.strongroom(&castle, Some(state));

@@ -206,6 +206,16 @@ impl Kept {
         }
     }
 
+    /// That nothing is remembered of the castle, for whoever needs that.
+    pub(crate) fn unknown(&self) -> String {
+        let folder = self.folder_of_file();
+        format!(
+            "{} was never raised, as far as {} knows\n  next: castle up {folder}; or, if it stands: castle adopt {folder}",
+            self.name(),
+            self.place
+        )
+    }
+
     /// The folder of the castle.yaml, as a command names it.
     fn folder_of_file(&self) -> String {
         self.file.parent().unwrap_or(Path::new(".")).display().to_string()

@@ -10,12 +10,17 @@ use castle_engine::{CastleId, StateError};
 use castle_layers::platform;
 use castle_layers::secrets::Strongroom;
 use castle_proxmox::client::Client;
-use castle_proxmox::model::{Guest, Mark, Refusal};
-use castle_proxmox::steps::{Ground, Guests, Record};
+use castle_proxmox::model::{ErrorClass, Guest, Mark, Refusal};
+use castle_proxmox::steps::{Ground, Guests, Record, hardware_addresses};
 use castle_spec::Node;
 use serde_json::{Value, json};
 
 use crate::stand::Trouble;
+
+/// The locks of a guest that somebody makes or removes just now: it has neither name nor hardware address then.
+const PASSING: [&str; 3] = ["clone", "create", "destroyed"];
+/// How Proxmox refuses to show a guest that is there.
+const UNSEEN: [ErrorClass; 3] = [ErrorClass::Forbidden, ErrorClass::Unreached, ErrorClass::Unknown];
 
 /// A machine that is written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +28,21 @@ pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) vmid: u32,
     pub(crate) host: Option<String>,
+    /// Its hardware address; nothing where an earlier castle did not write it down.
+    mac: Option<String>,
     is_control_plane: bool,
+}
+
+/// What Proxmox shows where a machine was made.
+enum Sighting<'g> {
+    /// A guest with this castle's tags.
+    Marked,
+    /// The machine itself, by its hardware address or its name: it has lost its mark.
+    Unmarked(&'g Guest),
+    /// Another guest has its number, or nobody has it: it is gone.
+    Gone,
+    /// Nobody knows: it may not be looked at, or somebody is at it just now.
+    Unknown,
 }
 
 impl Machine {
@@ -31,21 +50,53 @@ impl Machine {
         self.is_control_plane
     }
 
-    /// The guest that has its number and its name and not this castle's tags: the machine itself, which has lost its mark.
-    pub(crate) fn unmarked<'g>(&self, castle: &CastleId, guests: &'g Guests) -> Option<&'g Guest> {
-        let row = guests.get(&self.vmid).filter(|row| row.is_machine && row.name.as_ref() == Some(&self.name))?;
-        (!row.tags.is_superset(&Mark::tags_of(castle))).then_some(row)
+    /// Looks for it. The name in the list may be that of a guest which had this number before, so the guest itself is read; and it may have been
+    /// renamed since, so its hardware address counts, too.
+    async fn sighting<'g>(
+        &self,
+        client: &Client,
+        castle: &CastleId,
+        guests: &'g Guests,
+    ) -> Result<Sighting<'g>, Refusal> {
+        let Some(row) = guests.get(&self.vmid) else {
+            return Ok(if client.is_free(self.vmid).await? { Sighting::Gone } else { Sighting::Unknown });
+        };
+        if !row.is_machine {
+            return Ok(Sighting::Gone);
+        }
+        if row.tags.is_superset(&Mark::tags_of(castle)) {
+            return Ok(Sighting::Marked);
+        }
+        let config = match client.config(&row.host, self.vmid).await {
+            Ok(Some(config)) if config.get("lock").is_none_or(|lock| !PASSING.contains(&lock)) => config,
+            Ok(_) => return Ok(Sighting::Unknown),
+            Err(refusal) if UNSEEN.contains(&refusal.class) => return Ok(Sighting::Unknown),
+            Err(refusal) => return Err(refusal),
+        };
+        let has_name = config.get("name") == Some(self.name.as_str());
+        let Some(mac) = &self.mac else {
+            return Ok(if has_name { Sighting::Unmarked(row) } else { Sighting::Unknown });
+        };
+        let has_address = hardware_addresses(&config).contains(&mac.to_lowercase());
+        Ok(if has_name || has_address { Sighting::Unmarked(row) } else { Sighting::Gone })
+    }
+
+    /// The guest that is the machine itself, which has lost its mark.
+    pub(crate) async fn unmarked<'g>(
+        &self,
+        client: &Client,
+        castle: &CastleId,
+        guests: &'g Guests,
+    ) -> Result<Option<&'g Guest>, Refusal> {
+        Ok(match self.sighting(client, castle, guests).await? {
+            Sighting::Unmarked(row) => Some(row),
+            _ => None,
+        })
     }
 
     /// Whether Proxmox, asked where the castle stands, proves that it is gone: its number is free, or another guest has it.
     async fn is_gone(&self, ground: &Ground, guests: &Guests) -> Result<bool, Refusal> {
-        match guests.get(&self.vmid) {
-            Some(row) => {
-                let is_ours = row.tags.is_superset(&Mark::tags_of(&ground.castle));
-                Ok(!is_ours && row.name.as_ref().is_some_and(|name| *name != self.name))
-            }
-            None => ground.client.is_free(self.vmid).await,
-        }
+        Ok(matches!(self.sighting(&ground.client, &ground.castle, guests).await?, Sighting::Gone))
     }
 
     fn read(node: &Value) -> Option<Self> {
@@ -53,6 +104,7 @@ impl Machine {
             name: node["name"].as_str()?.to_owned(),
             vmid: node["vmid"].as_u64()?.try_into().ok()?,
             host: node["host"].as_str().map(str::to_owned),
+            mac: node["mac"].as_str().map(str::to_owned),
             is_control_plane: node["role"] == castle_spec::Role::ControlPlane.word(),
         })
     }
@@ -205,22 +257,27 @@ impl Recorded {
     }
 
     /// What is written down of a castle that stands with these machines: they, and those that it had besides, unless they are proved to be gone.
-    pub(crate) async fn standing(&self, ground: &Ground, generation: u64, nodes: &Value) -> Result<Value, Refusal> {
+    /// Where Proxmox does not say, nothing is proved.
+    pub(crate) async fn standing(&self, ground: &Ground, generation: u64, nodes: &Value) -> Value {
         let mut all = nodes.clone();
         let known: Vec<Value> = [&self.payload["nodes"], &self.payload["making"]["nodes"]]
             .into_iter()
             .flat_map(|known| besides(nodes, known).into_iter().cloned())
             .collect();
         if !known.is_empty() {
-            let guests = ground.guests(ground.client.clock().monotonic()).await?;
+            let guests = ground.guests(ground.client.clock().monotonic()).await;
             for node in &known {
                 let Some(machine) = Machine::read(node) else { continue };
-                if !machine.is_gone(ground, &guests).await? {
+                let is_gone = match &guests {
+                    Ok(guests) => machine.is_gone(ground, guests).await.unwrap_or(false),
+                    Err(_) => false,
+                };
+                if !is_gone {
                     all = joined(&all, &json!([node]));
                 }
             }
         }
-        Ok(Self::payload(generation, &all))
+        Self::payload(generation, &all)
     }
 
     /// The workers that the castle had, that none of these nodes is, and that are proved to be gone.
@@ -246,11 +303,19 @@ impl Recorded {
         self.going.1.contains(&machine.vmid)
     }
 
-    /// An older record with all that the newest one knows besides: what was written down since may still be there.
-    pub(crate) fn restored(older: &Value, newest: &Value) -> Value {
+    /// An older record with all that the newest one of the same life knows besides: what was written down since may still be there.
+    pub(crate) fn restored(older: &Value, newest: Option<&Value>) -> Value {
+        let Some(newest) = newest.filter(|newest| newest["generation"] == older["generation"]) else {
+            return older.clone();
+        };
         let mut payload = newest.clone();
         payload["nodes"] = joined(&older["nodes"], &newest["nodes"]);
         payload
+    }
+
+    /// Whether a record of the platform knows machines of this life.
+    pub(crate) fn knows_machines(payload: &Value, generation: u64) -> bool {
+        Self::of(payload.clone(), generation).is_some_and(|recorded| recorded.all().next().is_some())
     }
 
     /// Writes down that castle removes these, which it sees here: should it be cut off, they are known to be gone by its own hand.
@@ -274,12 +339,16 @@ impl Recorded {
         write(room, payload, epoch).await
     }
 
-    /// Forgets the machines that are gone: all but these. Returns whether no control plane is left of those that were known.
+    /// Forgets the machines that are gone: all but these. Which of them castle is removing elsewhere stays known. Returns whether no control plane is left of those that were known.
     pub(crate) async fn keep_only(&self, room: &Strongroom, left: &BTreeSet<u32>, epoch: u64) -> Result<bool, Trouble> {
         let is_left = |node: &&Value| Machine::read(node).is_some_and(|machine| left.contains(&machine.vmid));
         let nodes = [&self.payload["nodes"], &self.payload["making"]["nodes"]];
         let nodes: Vec<&Value> = nodes.into_iter().filter_map(Value::as_array).flatten().filter(is_left).collect();
-        let payload = json!({"generation": room.generation, "nodes": nodes});
+        let mut payload = json!({"generation": room.generation, "nodes": nodes});
+        let going: BTreeSet<&u32> = self.going.1.intersection(left).collect();
+        if !going.is_empty() {
+            payload["going"] = json!({"seen": self.going.0, "vmids": going});
+        }
         let mut control_planes = self.all().filter(|machine| machine.is_control_plane);
         let are_gone = control_planes.all(|machine| !left.contains(&machine.vmid));
         if payload != self.payload {
@@ -312,6 +381,19 @@ mod tests {
         assert_eq!(recorded.record().vmids, [421, 428].into());
         assert_eq!(recorded.going, ("https://pve:8006".to_owned(), [428].into()));
         assert_eq!(recorded.making, (String::new(), Vec::new()));
+    }
+
+    #[test]
+    fn an_older_record_joins_only_what_is_of_its_own_life() {
+        let record = |generation, vmids: &[u32]| {
+            let nodes: Vec<Value> =
+                vmids.iter().map(|vmid| json!({"name": format!("n{vmid}"), "vmid": vmid})).collect();
+            Recorded::payload(generation, &json!(nodes))
+        };
+        let (older, newer) = (record(1, &[421]), record(1, &[421, 428]));
+        assert_eq!(Recorded::restored(&older, Some(&newer)), newer, "what was made since may still be there");
+        assert_eq!(Recorded::restored(&older, Some(&record(2, &[430]))), older, "each life has machines of its own");
+        assert_eq!(Recorded::restored(&older, None), older);
     }
 
     #[test]

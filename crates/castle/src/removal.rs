@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{CastleId, Fence, Graph, GraphBuilder, Lease, Outcome, SealError, StateError, Taking, lineage};
+use castle_engine::{
+    CastleId, Expect, Fault, Fence, Graph, GraphBuilder, Lease, Outcome, SealError, StateError, Taking, lineage,
+};
 use castle_layers::platform::{self, Doomed, Whose};
 use castle_layers::secrets::Strongroom;
 use castle_layers::vault;
@@ -20,7 +22,7 @@ use crate::keeping::{ANOTHER_LIFE, Kept};
 use crate::output::{Exit, Printer, table};
 use crate::recorded::{self, Machine, Recorded};
 use crate::stand::{Bounds, Identity, Stand, Trouble, while_held};
-use crate::standing::{UNMARKED, mark_again};
+use crate::standing::{UNMARKED, remove_by_hand};
 use crate::vault::Chamber;
 
 /// What becomes of the castle itself once its guests are gone.
@@ -44,8 +46,18 @@ pub(crate) struct Removal<'r> {
     pub(crate) ending: Ending,
     /// How long the castle may take to come to rest before its machines go, if it is to.
     pub(crate) graceful: Option<Duration>,
+    /// What is noted in the castle's store of this removal, if anything is.
+    pub(crate) note: Option<Note<'r>>,
     /// Whether machines that are not to be seen are taken for gone, and the secrets they were made with go, too.
     pub(crate) forgets: bool,
+}
+
+/// What is noted of a removal while nobody else can write: before the first guest goes, and once all are gone.
+pub(crate) struct Note<'r> {
+    /// Its place in the store.
+    pub(crate) key: String,
+    /// What it says, given how long it took; nothing before it has.
+    pub(crate) text: Box<dyn Fn(Option<Duration>) -> Vec<u8> + Send + Sync + 'r>,
 }
 
 /// What was found once nobody else could write.
@@ -63,6 +75,9 @@ struct Site {
     unknown: Option<String>,
 }
 
+/// What a leftover is of which nobody knows what it is: whoever goes by those that are known forgets what still stands.
+const UNKNOWN: &str = "unknown";
+
 /// Something that should be gone and is not, or of which nobody knows.
 struct Leftover {
     /// For people: what it is, and where; nothing if it is told together with others.
@@ -71,14 +86,20 @@ struct Leftover {
     object: Value,
 }
 
+impl Leftover {
+    fn is_unknown(&self) -> bool {
+        self.object["what"] == UNKNOWN
+    }
+}
+
 /// The castle's vault, or why it cannot be opened.
 type Opened = Result<Option<Arc<Chamber>>, String>;
 
 impl<'r> Removal<'r> {
     /// The removal of what bears the castle's mark.
     pub(crate) fn new(verb: &'r str, stand: &'r Stand, doomed: Vec<Doomed>, keep_image: bool) -> Self {
-        let (reach, ending, graceful, forgets) = (Reach::Marked, Ending::Guests, None, false);
-        Self { verb, stand, doomed, reach, keep_image, ending, graceful, forgets }
+        let (reach, ending, graceful, note, forgets) = (Reach::Marked, Ending::Guests, None, None, false);
+        Self { verb, stand, doomed, reach, keep_image, ending, graceful, note, forgets }
     }
 
     /// Removes them, looks again, and prints the receipt.
@@ -89,7 +110,9 @@ impl<'r> Removal<'r> {
         }
         let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
         let work = async {
+            let begun = kept.clock().monotonic();
             let site = self.looked_again(identity, held.lease.epoch()).await?;
+            self.note(None).await?;
             let castle = &site.castle;
             let calm = self.calm(identity, &held.lease, printer).await?;
             if calm.as_ref().is_some_and(|calm| calm.is_interrupted) {
@@ -118,20 +141,34 @@ impl<'r> Removal<'r> {
                 }
                 leftovers = self.kept_in_vault(castle, &chamber).await?;
             }
+            let is_lacking = !(site.missing.is_empty() && site.unmarked.is_empty());
+            // Where nobody can say what is left, nothing is forgotten.
+            let is_known = !leftovers.iter().any(Leftover::is_unknown);
             if leftovers.is_empty() && driven.report.is_done() && identity.is_born && self.ending != Ending::Guests {
                 self.end(&site, identity.is_stored, &held.lease, printer).await?;
-            } else if !(site.missing.is_empty() && site.unmarked.is_empty())
-                && site.unknown.is_none()
-                && self.ending != Ending::Guests
-            {
+            } else if is_lacking && is_known && self.ending != Ending::Guests {
                 held.lease.check().await?;
                 self.shrink(&site, &leftovers, held.lease.epoch()).await?;
             }
-            Ok(self.receipt(&driven, &leftovers, (&site, calm.as_ref()), &chamber, printer))
+            let exit = self.receipt(&driven, &leftovers, (&site, calm.as_ref()), &chamber, printer);
+            if exit == Exit::Done {
+                held.lease.check().await?;
+                self.note(Some(kept.clock().monotonic().saturating_sub(begun))).await?;
+            }
+            Ok(exit)
         };
         let exit = while_held(&held.lease, work).await;
         let _ = held.lease.release().await;
         exit
+    }
+
+    /// Notes how far this is, if that is to be noted.
+    async fn note(&self, took: Option<Duration>) -> Result<(), Trouble> {
+        let Some(Note { key, text }) = &self.note else { return Ok(()) };
+        let (store, failed) = (self.stand.kept.store.as_ref(), |error| Trouble::from(Fault::from(error)));
+        let found = store.get(key).await.map_err(failed)?;
+        let expect = found.as_ref().map_or(Expect::Nothing, |found| Expect::Version(&found.tag));
+        store.put(key, &text(took), expect).await.map(|_| ()).map_err(failed)
     }
 
     /// Lets the castle come to rest, if that was asked for and there is something that could.
@@ -178,7 +215,7 @@ impl<'r> Removal<'r> {
         if let Some(recorded) = &recorded {
             let guests = ground.guests(Duration::ZERO).await?;
             for machine in recorded.missing(&stand.client, &seen).await? {
-                match machine.unmarked(&now.castle, &guests) {
+                match machine.unmarked(&stand.client, &now.castle, &guests).await? {
                     Some(row) => unmarked.push((machine, row.host.clone())),
                     None => missing.push(machine),
                 }
@@ -266,8 +303,12 @@ impl<'r> Removal<'r> {
         // What was removed is not believed of the list that it was chosen from.
         let (client, vmids) = (self.stand.client.clone(), self.stand.site.vmids.clone());
         let ground = Ground::new(client, site.castle.clone(), vmids, false).with_record(site.ground.record.clone());
-        match platform::found(&ground).await {
-            Ok(now) => {
+        let looking = async {
+            let now = platform::found(&ground).await?;
+            Ok::<_, Fault>((now, self.out_of_sight(&ground).await?))
+        };
+        match looking.await {
+            Ok((now, hidden)) => {
                 let is_left = |guest: &Doomed| {
                     let was_to_go =
                         self.doomed.iter().any(|doomed| doomed.vmid == guest.vmid && doomed.whose == guest.whose);
@@ -275,27 +316,28 @@ impl<'r> Removal<'r> {
                     was_to_go || goes(guest, self.keep_image) || is_astray
                 };
                 leftovers.extend(now.into_iter().filter(is_left).map(|guest| self.left(guest, &site.unseen)));
+                leftovers.extend(hidden);
             }
             Err(fault) => leftovers.push(Leftover {
                 told: Some(format!("nobody knows what: {fault}")),
                 next: "once the hypervisor answers, run the same command again".to_owned(),
-                object: json!({"what": "unknown", "evidence": fault.to_string()}),
+                object: json!({"what": UNKNOWN, "evidence": fault.to_string()}),
             }),
         }
         leftovers.extend(self.looked_for(&self.graph(site, &[])?, &site.castle, &Ok(None)).await);
         if self.ending == Ending::Guests {
             return Ok(leftovers);
         }
+        let forget = format!("castle down --forget-secrets {}", self.stand.kept.castle.castle.as_str());
         // What is seen is not taken for gone by anybody.
         leftovers.extend(site.unmarked.iter().map(|(machine, host)| Leftover {
             told: Some(format!("VM {} ({}) on {host}, which {UNMARKED}", machine.vmid, machine.name)),
-            next: mark_again(machine.vmid),
+            next: format!("{}; then: {forget}", remove_by_hand(machine.vmid)),
             object: json!({"what": "unmarked", "vmid": machine.vmid, "name": machine.name, "host": host}),
         }));
         if self.forgets {
             return Ok(leftovers);
         }
-        let forget = format!("castle down --forget-secrets {}", self.stand.kept.castle.castle.as_str());
         leftovers.extend(site.missing.iter().map(|machine| Leftover {
             told: None,
             next: forget.clone(),
@@ -304,9 +346,26 @@ impl<'r> Removal<'r> {
         leftovers.extend(site.unknown.iter().map(|why| Leftover {
             told: Some(format!("nobody knows what: {why}")),
             next: format!("castle state show; or, if nothing else can be there: {forget}"),
-            object: json!({"what": "unknown", "evidence": why}),
+            object: json!({"what": UNKNOWN, "evidence": why}),
         }));
         Ok(leftovers)
+    }
+
+    /// What was to go, is not to be seen any more, and is there all the same: the token may have lost sight of it meanwhile.
+    async fn out_of_sight(&self, ground: &Ground) -> Result<Vec<Leftover>, Fault> {
+        let guests = ground.guests(Duration::ZERO).await?;
+        let mut hidden = Vec::new();
+        for guest in self.doomed.iter().filter(|guest| !guests.contains_key(&guest.vmid)) {
+            if !ground.client.is_free(guest.vmid).await? {
+                hidden.push(Leftover {
+                    told: Some(format!("VM {} ({}), which castle does not see any more", guest.vmid, guest.name)),
+                    next: "mend the token (castle doctor tells what it may see), and run the same command again"
+                        .to_owned(),
+                    object: object(guest),
+                });
+            }
+        }
+        Ok(hidden)
     }
 
     /// A guest that is still there.

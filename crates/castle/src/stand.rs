@@ -394,7 +394,7 @@ impl Stand {
         if leaving.is_empty() {
             return Ok(());
         }
-        let recorded = Recorded::read(room).await.map_err(|error| Trouble::of(&error))?;
+        let recorded = Recorded::read(room).await.map_err(|error| Trouble::Failed(self.kept.told(&error)))?;
         let Some(recorded) = recorded else { return Ok(()) };
         let vmids = leaving.iter().map(|guest| guest.vmid);
         recorded.note_going(room, vmids, self.client.whereabouts(), epoch).await
@@ -425,11 +425,11 @@ impl Stand {
         let mut state = state.lock().await;
         if let Some((nodes, ground)) = standing {
             let layer = platform::layer();
-            let failed = |error: castle_engine::StateError| Trouble::of(&error);
+            let failed = |error: castle_engine::StateError| Trouble::Failed(self.kept.told(&error));
             let known = state.latest(&layer).await.map_err(failed)?;
             let recorded = known.as_ref().and_then(|known| Recorded::of(known.payload.clone(), room.generation));
             let payload = match recorded {
-                Some(recorded) => recorded.standing(ground, room.generation, &nodes).await?,
+                Some(recorded) => recorded.standing(ground, room.generation, &nodes).await,
                 None => Recorded::payload(room.generation, &nodes),
             };
             if known.is_none_or(|record| record.payload != payload) {

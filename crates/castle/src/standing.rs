@@ -11,6 +11,7 @@ use castle_proxmox::model::{Guest, Mark, Owner};
 use castle_proxmox::steps::Ground;
 use castle_spec::Role;
 use castle_talos::steps::{UNSEEN, Whom, alone, keep_a_copy};
+use serde_json::{Value, json};
 
 use crate::recorded::{self, Machine, Recorded};
 use crate::stand::{LOOKING, Stand, Trouble};
@@ -32,7 +33,7 @@ pub(crate) async fn vanished(
     let recorded = Recorded::read(room).await.map_err(|error| Trouble::Failed(kept.told(&error)))?;
     let is_written_down = recorded.as_ref().is_some_and(|recorded| !recorded.machines.is_empty());
     if let Some(recorded) = &recorded
-        && let Some(fault) = unmarked(stand, recorded, ground, survey)
+        && let Some(fault) = unmarked(stand, recorded, ground, survey).await?
     {
         return Ok(Some(fault));
     }
@@ -88,6 +89,46 @@ pub(crate) async fn vanished(
     }))
 }
 
+/// Why castle would raise nothing, for whoever only looks.
+pub(crate) struct Obstacle {
+    summary: String,
+    next: String,
+    /// Whether that was seen, or what castle knows of its machines could not be held against them.
+    pub(crate) is_seen: bool,
+}
+
+impl Obstacle {
+    /// In one sentence.
+    pub(crate) fn sentence(&self) -> String {
+        if self.next.is_empty() { self.summary.clone() } else { format!("{}; next: {}", self.summary, self.next) }
+    }
+
+    /// For people.
+    pub(crate) fn told(&self) -> String {
+        if self.next.is_empty() { self.summary.clone() } else { format!("{}\n  next: {}", self.summary, self.next) }
+    }
+
+    /// For programs.
+    pub(crate) fn object(&self) -> Value {
+        json!({"severity": "error", "summary": self.summary, "hint": self.next})
+    }
+}
+
+/// The same as [`vanished`] for whoever only looks: what cannot be looked at keeps nobody from seeing the rest.
+pub(crate) async fn obstacle(stand: &Stand, room: &Strongroom, ground: &Ground, survey: &Survey) -> Option<Obstacle> {
+    match vanished(stand, room, ground, survey).await {
+        Ok(fault) => fault.map(|fault| {
+            let fault = crate::masking::fault(&fault);
+            Obstacle { summary: fault.to_string(), next: fault.next, is_seen: true }
+        }),
+        Err(trouble) => {
+            let (why, next) = trouble.told().split_once("\n  next: ").unwrap_or((trouble.told(), ""));
+            let summary = format!("what the state knows of machines was not held against them: {why}");
+            Some(Obstacle { summary, next: next.to_owned(), is_seen: false })
+        }
+    }
+}
+
 /// Whether a guest is marked as one of this castle, as far as the list can tell: one that is just being cloned has the tags of its image.
 pub(crate) fn is_marked(ground: &Ground, row: &Guest) -> bool {
     row.is_machine && row.tags.is_superset(&Mark::tags_of(&ground.castle)) && !row.looks_copied()
@@ -108,27 +149,38 @@ pub(crate) async fn taken(stand: &Stand, ground: &Ground, survey: &Survey) -> Re
 
 /// Why nothing is raised while a machine of the castle that its file does not name, or none that it does, has lost its mark: nobody would ever remove it.
 /// One that the file names is told by its own step.
-fn unmarked(stand: &Stand, recorded: &Recorded, ground: &Ground, survey: &Survey) -> Option<Fault> {
+async fn unmarked(
+    stand: &Stand,
+    recorded: &Recorded,
+    ground: &Ground,
+    survey: &Survey,
+) -> Result<Option<Fault>, Trouble> {
     let is_named = |machine: &Machine| stand.kept.nodes.iter().any(|node| node.vmid.0 == machine.vmid);
     let sees_any = survey.guests.values().any(|row| is_marked(ground, row) && row.is_template() != Some(true));
     let open = recorded.machines.iter().filter(|machine| !recorded.is_going(machine));
-    let lost: Vec<(&Machine, &Guest)> = open
-        .filter(|machine| !(sees_any && is_named(machine)))
-        .filter_map(|machine| Some((machine, machine.unmarked(&ground.castle, &survey.guests)?)))
-        .collect();
-    let (first, row) = lost.first()?;
-    let subject = format!("VM {} ({}) on {}", first.vmid, first.name, row.host);
-    Some(Fault::guard(subject, UNMARKED).next(mark_again(first.vmid)))
+    // What the list shows with the castle's tags, or not at all, need not be read.
+    let is_suspect = |machine: &&Machine| {
+        let row = survey.guests.get(&machine.vmid);
+        row.is_some_and(|row| !is_marked(ground, row)) && !(sees_any && is_named(machine))
+    };
+    for machine in open.filter(is_suspect) {
+        if let Some(row) = machine.unmarked(&ground.client, &ground.castle, &survey.guests).await? {
+            let subject = format!("VM {} ({}) on {}", machine.vmid, machine.name, row.host);
+            let by_hand = remove_by_hand(machine.vmid);
+            return Ok(Some(Fault::guard(subject, UNMARKED).next(format!(
+                "castle adopt --foreign gives it its mark back, if castle.yaml names it and all of its nodes run; or {by_hand}"
+            ))));
+        }
+    }
+    Ok(None)
 }
 
 /// What is said of a machine of the castle that has no mark.
 pub(crate) const UNMARKED: &str = "is this castle's by its state and has no mark";
 
-/// How a machine of the castle that has no mark gets it back, or goes.
-pub(crate) fn mark_again(vmid: u32) -> String {
-    format!(
-        "castle adopt --foreign gives it its mark back, if castle.yaml names it; or remove it by hand, if you are sure: qm stop {vmid} && qm destroy {vmid}"
-    )
+/// How a person removes a machine of the castle that has no mark.
+pub(crate) fn remove_by_hand(vmid: u32) -> String {
+    format!("remove it by hand, if you are sure: qm stop {vmid} && qm destroy {vmid}")
 }
 
 /// Why nothing is raised where none of the machines is to be seen that the state knows.

@@ -126,6 +126,19 @@ mod tests {
 
     use super::*;
 
+    /// Goal: what belongs to somebody else is not written over, and what is one's own is. Method: one file, before and after it was given away.
+    #[test]
+    fn a_file_of_another_user_is_left_alone() {
+        let disk = ModelDisk::default();
+        let doors = Doors { disk: Arc::new(disk.clone()), ..Doors::system() };
+        let file = Path::new("/project/kubeconfig");
+        disk.tamper(file, b"theirs".to_vec());
+        assert!(Place::judge(&doors, file).is_ok());
+        disk.give_away(file);
+        let refused = Place::judge(&doors, file).unwrap_err();
+        assert!(matches!(&refused, Trouble::Refused(why) if why.contains("belongs to another user")), "{refused:?}");
+    }
+
     #[test]
     fn a_castle_with_a_mistake_is_known_under_any_name() {
         let disk = ModelDisk::default();

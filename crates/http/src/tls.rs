@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
-use castle_seams::Clock;
+use castle_seams::{Clock, spoken};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme,
+};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio_rustls::TlsConnector;
@@ -208,10 +210,44 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
+fn apart(earlier: UnixTime, later: UnixTime) -> String {
+    spoken(Duration::from_secs(later.as_secs().saturating_sub(earlier.as_secs())))
+}
+
 /// What is told of an error: our own judgement without the wrapping that rustls gives it.
 pub(crate) fn told(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => why.to_string(),
+        rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { time, not_before }) => format!(
+            "its certificate begins to be valid in {} by this machine's clock, which is behind, or the clock it was issued by is ahead (date -u on both)",
+            apart(*time, *not_before)
+        ),
+        rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { time, not_after }) => format!(
+            "its certificate has not been valid for {} by this machine's clock: it has to be renewed, or this clock is ahead (date -u on both)",
+            apart(*not_after, *time)
+        ),
+        // Said of one that is not valid yet as well.
+        rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            "it refuses castle's certificate for its dates: it has expired, or the clocks differ (date -u on both)"
+                .to_owned()
+        }
         error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handshake_that_fails_by_a_date_is_told_as_a_matter_of_clocks() {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let bad = |error: CertificateError| told(&rustls::Error::InvalidCertificate(error));
+        let early = bad(CertificateError::NotValidYetContext { time: at(1_000), not_before: at(1_000 + 3 * 3600) });
+        assert!(early.contains("begins to be valid in 3 h by this machine's clock, which is behind"), "{early}");
+        let late = bad(CertificateError::ExpiredContext { time: at(10_000), not_after: at(9_100) });
+        assert!(late.contains("has not been valid for 15 min by this machine's clock"), "{late}");
+        let refused = told(&rustls::Error::AlertReceived(AlertDescription::CertificateExpired));
+        assert!(refused.contains("the clocks differ"), "{refused}");
     }
 }

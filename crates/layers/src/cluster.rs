@@ -204,15 +204,19 @@ fn kubernetes_upgrade(castle: &Castle, node: &Node) -> Objection {
 
 /// Objects to other networks for a node that has some: nobody gives Pods and Services that are there other addresses, nor names under another domain.
 fn other_networks(node: &Node) -> Objection {
+    /// Where configurations have them: from Talos 1.14 on in a document of their own.
+    const SECTIONS: [&str; 2] = ["cluster.network.", "KubeNetworkConfig."];
     const NETWORKS: [(&str, &str); 3] = [
-        ("cluster.network.podSubnets", "the subnets of Pods"),
-        ("cluster.network.serviceSubnets", "the subnets of Services"),
-        ("cluster.network.dnsDomain", "the cluster's domain"),
+        ("podSubnets", "the subnets of Pods"),
+        ("serviceSubnets", "the subnets of Services"),
+        ("dnsDomain", "the cluster's domain"),
     ];
     let name = node.name.value.clone();
     Box::new(move |differences: &[Difference]| {
-        let (what, difference) = NETWORKS.iter().find_map(|(path, what)| {
-            differences.iter().find(|difference| difference.path.starts_with(path)).map(|difference| (what, difference))
+        let (what, difference) = differences.iter().find_map(|difference| {
+            let key = SECTIONS.iter().find_map(|section| difference.path.strip_prefix(section))?;
+            let (_, what) = NETWORKS.iter().find(|(network, _)| key.starts_with(network))?;
+            Some((what, difference))
         })?;
         let evidence = format!(
             "has {} for {what}, and castle.yaml says {}: what stands keeps the addresses and names that it began with",

@@ -11,11 +11,11 @@ mod shut;
 mod vanished;
 mod wanted;
 
-pub use adopt::{Candidate, MarkGuest, Unmarked, candidate};
+pub use adopt::{Candidate, MarkGuest, Unmarked, candidate, hardware_addresses};
 pub use begun::{BEGUN_TAG, MarkBegun, Noted};
 pub use gone::{Reach, Remains, RemoveDownloads, RemoveGuest, unprotect};
 pub use ground::{Ground, Guests, Record, unstick};
-pub use guest::{MakeGuest, Sight, Standing, There};
+pub use guest::{MakeGuest, Sight, Standing, There, irreplaceable};
 pub use image::{DropOldImages, FetchImage, Found, Image, MakeImage, Stage, Template};
 pub use power::{Power, RunGuest};
 pub use shut::ShutGuest;

@@ -29,6 +29,8 @@ struct Stored {
     synced: Vec<u8>,
     /// Writes since the last sync, each at its place.
     unsynced: Vec<(usize, Vec<u8>)>,
+    /// Whether it belongs to another user.
+    is_anothers: bool,
 }
 
 impl Stored {
@@ -103,7 +105,7 @@ impl ModelDisk {
                     _ => Some(bytes.len()),
                 },
             });
-            Stored { mode: stored.mode, synced: content, unsynced: Vec::new() }
+            Stored { synced: content, unsynced: Vec::new(), ..*stored }
         };
         let files = old.files.iter().map(|(path, stored)| (path.clone(), survive(stored))).collect();
         let folders = old.folders.clone();
@@ -138,7 +140,14 @@ impl ModelDisk {
     pub fn tamper(&self, path: &Path, content: Vec<u8>) {
         let mut files = self.files();
         files.folders.remove(&plain(path));
-        files.files.insert(plain(path), Stored { mode: 0o600, synced: content, unsynced: Vec::new() });
+        files.files.insert(plain(path), Stored { mode: 0o600, synced: content, ..Stored::default() });
+    }
+
+    /// Gives a file to another user of the machine.
+    pub fn give_away(&self, path: &Path) {
+        if let Some(stored) = self.files().files.get_mut(&plain(path)) {
+            stored.is_anothers = true;
+        }
     }
 
     /// Puts an empty folder where a file is, or might be, behind everybody's back.
@@ -242,7 +251,8 @@ impl Disk for ModelDisk {
         let failed = |error| DiskError::new(DiskOperation::Metadata, path, error);
         let place = files.place(path).map_err(failed)?;
         if let Some(stored) = files.files.get(&place) {
-            return Ok(Metadata { kind: FileKind::File, len: stored.len() as u64, mode: stored.mode, is_ours: true });
+            let (len, is_ours) = (stored.len() as u64, !stored.is_anothers);
+            return Ok(Metadata { kind: FileKind::File, len, mode: stored.mode, is_ours });
         }
         if files.is_folder(&place) {
             return Ok(Metadata { kind: FileKind::Directory, len: 0, mode: 0o700, is_ours: true });
@@ -287,7 +297,7 @@ impl Disk for ModelDisk {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
             files.take_room(bytes.len())?;
-            files.files.insert(place, Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
+            files.files.insert(place, Stored { mode, synced: bytes.to_vec(), ..Stored::default() });
             Ok(())
         })
     }
@@ -296,7 +306,7 @@ impl Disk for ModelDisk {
         self.effect(DiskOperation::Replace, path, |files| {
             let place = files.place_of_file(path)?;
             files.take_room(bytes.len())?;
-            files.files.insert(place, Stored { mode, synced: bytes.to_vec(), unsynced: Vec::new() });
+            files.files.insert(place, Stored { mode, synced: bytes.to_vec(), ..Stored::default() });
             Ok(())
         })
     }

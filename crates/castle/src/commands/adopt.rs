@@ -40,6 +40,10 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
     let stand = Stand::open(doors, &args.path, printer).await?.without_minting();
     let kept = &stand.kept;
     stand.knock().await?;
+    // Before anything is set aside: where a later life stands, the state here is none to be mended.
+    let told = if stand.is_nameless().await { stand.identify_by_marks().await? } else { stand.identify().await? };
+    not_later(&stand, &told).await?;
+    // Who cannot read the lease cannot hold it either, so that much is mended without.
     let seen_epoch = stand.mend(printer).await?;
     let identity = stand.identify().await?;
     if args.foreign {
@@ -52,6 +56,7 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
     let work = async {
         // Whatever decides is read once more, now that nobody else writes; and before anything is written anywhere.
         let identity = stand.identify().await?;
+        not_later(&stand, &identity).await?;
         if kept.seal().is_ok() {
             stand.mend_state(&identity.castle, printer).await?;
         }
@@ -93,8 +98,8 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
     exit
 }
 
-/// Why nothing is written down: what stands, or what is in the vault, is of a later life; or its secrets are nowhere to be found. It is told.
-async fn refused(stand: &Stand, identity: &Identity, printer: &mut Printer) -> Result<Option<Exit>, Trouble> {
+/// Holds that what stands is of no later life than the one that is known, and that its marks can be read.
+async fn not_later(stand: &Stand, identity: &Identity) -> Result<(), Trouble> {
     let ground = stand.ground(&identity.castle, false);
     let found = platform::found(&ground).await?;
     if let Some((guest, format)) = found.iter().find_map(|guest| match guest.whose {
@@ -113,6 +118,12 @@ async fn refused(stand: &Stand, identity: &Identity, printer: &mut Printer) -> R
             format!("is of life {life} of this castle, and its state knows of {}", identity.castle.generation);
         return Err(Fault::guard(subject, evidence).next(lineage::OUTDATED).into());
     }
+    Ok(())
+}
+
+/// Why nothing is written down: what is in the vault is of a later life, or the secrets of what stands are nowhere to be found. It is told.
+async fn refused(stand: &Stand, identity: &Identity, printer: &mut Printer) -> Result<Option<Exit>, Trouble> {
+    let ground = stand.ground(&identity.castle, false);
     let window = stand.window(&identity.castle);
     let (survey, placed) = stand.lay_out(&ground, &window).await?;
     let graph = stand.raise(&ground, &window, &survey, &placed, (LOOKING, &Rolling::at_once())).await?;

@@ -251,8 +251,22 @@ fn tell(kept: &Kept, findings: &[Finding], path: &Path, printer: &mut Printer) -
     let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
     let (wrong, warnings, unknown) = (count(Verdict::Wrong), count(Verdict::Warning), count(Verdict::Unknown));
     let rest = format!("{warnings} to know of, {unknown} unknown");
+    let mut unseen: Vec<&str> = Vec::new();
+    for finding in findings.iter().filter(|finding| finding.verdict == Verdict::Unknown) {
+        if !unseen.contains(&finding.check) {
+            unseen.push(finding.check);
+        }
+    }
     if wrong == 0 {
-        printer.say(&format!("\nNothing found in the way of {} ({rest}): castle up {}", kept.name(), path.display()));
+        let far = if unknown == 0 { "" } else { ", as far as castle looked" };
+        printer.say(&format!(
+            "\nNothing found in the way of {}{far} ({rest}): castle up {}",
+            kept.name(),
+            path.display()
+        ));
+        if unknown > 0 {
+            printer.say(&format!("Not known: {}.", unseen.join(", ")));
+        }
     } else {
         let things = if wrong == 1 { "1 thing is".to_owned() } else { format!("{wrong} things are") };
         printer.complain_to_people(&format!("\n{things} in the way of {} ({rest}).", kept.name()));
@@ -260,7 +274,7 @@ fn tell(kept: &Kept, findings: &[Finding], path: &Path, printer: &mut Printer) -
     let objects: Vec<Value> = findings.iter().map(object).collect();
     let result = if wrong == 0 { "well" } else { "wrong" };
     printer.result(&json!({
-        "verb": "doctor", "castle": kept.castle.castle.as_str(), "result": result, "findings": objects,
+        "verb": "doctor", "castle": kept.castle.castle.as_str(), "result": result, "findings": objects, "unknown": unseen,
     }));
     if wrong == 0 { Exit::Done } else { Exit::Failed }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use castle_engine::{Fault, Impact, Outcome, Report};
+use castle_engine::{Impact, Outcome, Report};
 use castle_layers::cluster::Rolling;
 use castle_layers::{layer_of, platform};
 use clap::Args;
@@ -14,8 +14,8 @@ use super::plan::planned;
 use crate::doors::Doors;
 use crate::drive::problems;
 use crate::output::{Exit, Printer, table};
-use crate::stand::{LOOKING, Stand, Trouble, with_next};
-use crate::standing::vanished;
+use crate::stand::{LOOKING, Stand, Trouble};
+use crate::standing::{Obstacle, obstacle};
 
 /// How often `--watch` looks.
 const EVERY: Duration = Duration::from_secs(30);
@@ -69,17 +69,17 @@ pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer
     }
     let unseen = unseen.as_deref();
     if !args.watch {
-        let (report, guard) = look(&stand).await?;
-        let found = differing(&stand, &report, guard.as_ref()).await?;
-        return Ok(tell(&stand, &report, &found, (guard.as_ref(), unseen), printer));
+        let (report, obstacle) = look(&stand).await?;
+        let found = differing(&stand, &report, obstacle.as_ref()).await?;
+        return Ok(tell(&stand, &report, &found, (obstacle.as_ref(), unseen), printer));
     }
     let signals = doors.signals().map_err(|error| Trouble::of(&error))?;
     let mut last = None;
     loop {
-        let (report, guard) = look(&stand).await?;
-        let now = differing(&stand, &report, guard.as_ref()).await?;
+        let (report, obstacle) = look(&stand).await?;
+        let now = differing(&stand, &report, obstacle.as_ref()).await?;
         if last.as_ref() != Some(&now) {
-            tell(&stand, &report, &now, (guard.as_ref(), unseen), printer);
+            tell(&stand, &report, &now, (obstacle.as_ref(), unseen), printer);
             last = Some(now);
         }
         if let Either::Left(_) = select(signals.next(), stand.kept.doors.clock.sleep(EVERY)).await {
@@ -89,22 +89,22 @@ pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer
 }
 
 /// What looking tells, and why castle would not raise it at all, if it would not.
-async fn look(stand: &Stand) -> Result<(Report, Option<Fault>), Trouble> {
+async fn look(stand: &Stand) -> Result<(Report, Option<Obstacle>), Trouble> {
     let identity = stand.identify().await?;
     let ground = stand.ground(&identity.castle, true);
     let window = stand.window(&identity.castle);
     let (survey, placed) = stand.lay_out(&ground, &window).await?;
     let graph = stand.raise(&ground, &window, &survey, &placed, (LOOKING, &Rolling::at_once())).await?;
     let report = stand.look(&graph, &identity.castle).await;
-    Ok((report, vanished(stand, &window, &ground, &survey).await?))
+    Ok((report, obstacle(stand, &window, &ground, &survey).await))
 }
 
 /// All that is not as wanted: what `up` would change, what the cluster says is not so, and what is there and wanted no more.
-async fn differing(stand: &Stand, report: &Report, guard: Option<&Fault>) -> Result<Vec<Drifted>, Trouble> {
+async fn differing(stand: &Stand, report: &Report, obstacle: Option<&Obstacle>) -> Result<Vec<Drifted>, Trouble> {
     let mut found = Vec::new();
-    found.extend(guard.map(|fault| Drifted {
+    found.extend(obstacle.filter(|obstacle| obstacle.is_seen).map(|obstacle| Drifted {
         step: platform::layer().to_string(),
-        what: with_next(fault).replace("\n  next: ", "; next: "),
+        what: obstacle.sentence(),
         is: None,
         wanted: None,
         is_ours: false,
@@ -150,14 +150,15 @@ fn tell(
     stand: &Stand,
     report: &Report,
     found: &[Drifted],
-    (guard, unseen): (Option<&Fault>, Option<&str>),
+    (obstacle, unseen): (Option<&Obstacle>, Option<&str>),
     printer: &mut Printer,
 ) -> Exit {
     let counted = |guarded| {
         report.ended(move |outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded == guarded)).count()
     };
-    let (failed, guarded) =
-        (counted(false) + usize::from(unseen.is_some()), counted(true) + usize::from(guard.is_some()));
+    let is = |is_seen| obstacle.is_some_and(|obstacle| obstacle.is_seen == is_seen);
+    let failed = counted(false) + usize::from(unseen.is_some()) + usize::from(is(false));
+    let guarded = counted(true) + usize::from(is(true));
     let rows: Vec<[String; 2]> = found.iter().map(|drifted| [drifted.step.clone(), drifted.words()]).collect();
     match (found.is_empty(), failed) {
         (true, 0) => printer.say(&format!("Nothing has drifted: {} is as its file says.", stand.kept.name())),
@@ -173,6 +174,12 @@ fn tell(
         }
     }
     let mut problems = problems(report, printer);
+    if let Some(obstacle) = obstacle {
+        if !obstacle.is_seen {
+            printer.complain_to_people(&obstacle.told());
+        }
+        problems.push(obstacle.object());
+    }
     if let Some(why) = unseen {
         let summary = format!("what is inside of the cluster was not looked at: {why}");
         printer.complain_to_people(&summary);

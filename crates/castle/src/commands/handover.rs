@@ -137,7 +137,7 @@ fn agreed(args: &HandoverArgs, kept: &Kept, to: Keeper) -> Result<ComponentName,
     let file = kept.file.display();
     let Some(wanted) = kept.castle.wanted_components().into_iter().find(|wanted| wanted.name == name) else {
         return Err(Trouble::Invalid(format!(
-            "{file} has no {name}: nothing in it calls for one, or it is switched off"
+            "{file} has no {name}: nothing in it calls for one, or it is switched off\n  next: castle status tells which components it has"
         )));
     };
     if keeper(wanted.owner) == to {
@@ -163,7 +163,7 @@ async fn wanted_objects(args: &HandoverArgs, doors: &Doors, name: ComponentName)
 impl Move<'_> {
     async fn make(&self, printer: &mut Printer) -> Result<Exit, Trouble> {
         let kept = self.kept;
-        let never = || Trouble::Failed(format!("{} was never raised: castle up", kept.name()));
+        let never = || Trouble::Failed(kept.unknown());
         let castle = kept.castle_id().await.map_err(Trouble::Failed)?.ok_or_else(never)?;
         let api = self.reached().api()?;
         let keys = match self.to {

@@ -9,6 +9,7 @@ use futures_util::future::join3;
 use serde_json::{Value, json};
 
 use crate::addresses;
+use crate::closing::{irreplaceable, tell_irreplaceable};
 use crate::doors::Doors;
 use crate::drive::{problems, remembered};
 use crate::furnish::Unwanted;
@@ -76,7 +77,8 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
             _ => None,
         })
         .collect();
-    let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();
+    let lost = irreplaceable(&report).count();
+    let failed = report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count() + lost;
     let is_refused = failed > 0 || is_kept_off;
     match (actions.is_empty(), waiting.is_empty()) {
         (false, _) => show(&stand, &actions, predicted, printer),
@@ -101,7 +103,7 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
         .zip(&placed)
         .map(|(node, placed)| json!({"node": node.name.value, "host": placed.host, "why": placed.why.to_string()}))
         .collect();
-    let guarded = report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).count();
+    let guarded = report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).count() + lost;
     let (result, exit) = match () {
         () if guarded > 0 && guarded == failed => ("refused", Exit::Refused),
         () if failed > 0 => ("failed", Exit::Failed),
@@ -117,6 +119,7 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
         printer.say(&format!("\nWhere the nodes go:\n{}", table(&rows)));
     }
     let mut problems = problems(&report, printer);
+    problems.extend(tell_irreplaceable(&report, printer));
     problems.extend(preflight.tell(printer));
     problems.extend(addresses::tell(&occupied, printer));
     match &args.out {

@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use castle_engine::{CastleId, Expect, Fault};
+use castle_engine::{CastleId, Fault};
 use castle_seams::Disk;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use crate::doors::Doors;
 use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
 use crate::preflight::preflight;
-use crate::removal::{Ending, Removal};
+use crate::removal::{Ending, Note, Removal};
 use crate::stand::{Identity, Stand, Trouble, UNBORN};
 
 /// The newest format of the note that this castle reads and writes.
@@ -187,24 +187,20 @@ async fn take_down(
     if !doomed.is_empty() && !confirmed(&question, args.yes, printer) {
         return Err(Trouble::Refused("nothing was removed: answer yes, or give --yes".to_owned()));
     }
-    let mut begun = Begun {
-        format: FORMAT,
-        lineage: identity.castle.lineage.clone(),
-        generation: identity.castle.generation,
-        keep_identity: args.keep_identity,
-        down: None,
+    let text = |down| {
+        let CastleId { lineage, generation, .. } = identity.castle.clone();
+        let begun = Begun { format: FORMAT, lineage, generation, keep_identity: args.keep_identity, down };
+        serde_json::to_vec(&begun).unwrap_or_default()
     };
-    note(kept, &begun).await?;
+    let note = Some(Note { key: key_of(kept), text: Box::new(text) });
     let start = kept.clock().monotonic();
     let ending = if args.keep_identity { Ending::Sleep } else { Ending::Life };
     let graceful = args.rest.bound();
-    let removal = Removal { ending, graceful, ..Removal::new("rebirth", stand, doomed, args.keep_image) };
+    let removal = Removal { ending, graceful, note, ..Removal::new("rebirth", stand, doomed, args.keep_image) };
     printer.hold_result();
     let removed = removal.run(identity, printer).await;
     let mut receipt = part("down", removed, printer)?.map_err(Trouble::Said)?;
     let took = kept.clock().monotonic().saturating_sub(start);
-    begun.down = Some(took);
-    note(kept, &begun).await?;
     Ok((took, receipt["graceful"].take()))
 }
 
@@ -294,14 +290,6 @@ async fn find(kept: &Kept) -> Result<Option<Begun>, Trouble> {
         ))),
         Some(Noted::Damaged) | None => Ok(None),
     }
-}
-
-async fn note(kept: &Kept, begun: &Begun) -> Result<(), Trouble> {
-    let key = key_of(kept);
-    let found = kept.store.get(&key).await.map_err(failed)?;
-    let expect = found.as_ref().map_or(Expect::Nothing, |found| Expect::Version(&found.tag));
-    let bytes = serde_json::to_vec(begun).unwrap_or_default();
-    kept.store.put(&key, &bytes, expect).await.map(|_| ()).map_err(failed)
 }
 
 /// The castle stands, or was taken down for itself: whatever rebirth was begun has ended.

@@ -110,14 +110,13 @@ async fn history(kept: &Kept, layer: &Layer, printer: &mut Printer) -> Result<Ex
 
 async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &mut Printer) -> Result<Exit, String> {
     let (Some(mut state), Some(castle)) = (open(kept, printer).await?, kept.castle_id().await?) else {
-        return Err(format!("there is nothing to restore of {}", kept.name()));
+        return Err(kept.unknown());
     };
     // Each life has secrets of its own: with those of an earlier one, that life is brought back.
-    let record = state.read(layer, serial).await.map_err(|error| error.to_string())?;
+    let record = state.read(layer, serial).await.map_err(|error| kept.told(&error))?;
     let life =
         record.payload["generation"].as_u64().filter(|life| *layer == secrets::layer() && *life != castle.generation);
-    let machines = (*layer == platform::layer()).then(|| record.payload.clone());
-    if let Some(life) = machines.as_ref().and_then(|machines| machines["generation"].as_u64())
+    if let Some(life) = record.payload["generation"].as_u64().filter(|_| *layer == platform::layer())
         && life != castle.generation
     {
         let (name, now) = (kept.name(), castle.generation);
@@ -138,37 +137,64 @@ async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &m
         let _ = held.lease.release().await;
         return Err(kept.moved_on(ANOTHER_LIFE));
     }
-    let epoch = held.lease.epoch();
-    let newest = match machines {
-        Some(_) => state.latest(layer).await.ok().flatten(),
-        None => None,
-    };
-    let written = match (machines, newest) {
-        // What was made since may still be there.
-        (Some(machines), Some(newest)) => {
-            state.write(layer, Recorded::restored(&machines, &newest.payload), epoch).await
+    let writing = async {
+        let epoch = held.lease.epoch();
+        let (mut written, mut machines) = (None, None);
+        if *layer == platform::layer() {
+            // What was made since may still be there.
+            let newest = state.latest(layer).await.map_err(|error| kept.told(&error))?;
+            let payload = Recorded::restored(&record.payload, newest.as_ref().map(|newest| &newest.payload));
+            written = Some(state.write(layer, payload, epoch).await.map_err(|error| error.to_string())?);
         }
-        _ => state.restore(layer, serial, epoch).await,
+        if let Some(life) = life {
+            // Before it is that life again: whoever does not see its machines then has to know of them.
+            machines = known_of(&mut state, life).await;
+            if let Some(known) = &machines {
+                let platform = platform::layer();
+                state.write(&platform, known.clone(), epoch).await.map_err(|error| error.to_string())?;
+            }
+        }
+        let written = match written {
+            Some(written) => written,
+            None => state.restore(layer, serial, epoch).await.map_err(|error| kept.told(&error))?,
+        };
+        if let Some(life) = life {
+            lineage::go_back(kept.store.as_ref(), &castle, life).await.map_err(|error| error.to_string())?;
+        }
+        Ok::<_, String>((written, machines))
     };
-    let mut written = written.map_err(|error| error.to_string());
-    if let (Ok(_), Some(life)) = (&written, life)
-        && let Err(error) = lineage::go_back(kept.store.as_ref(), &castle, life).await
-    {
-        written = Err(error.to_string());
-    }
+    let written = writing.await;
     // Given back whatever came of it; one that cannot be given back runs out by itself.
     let _ = held.lease.release().await;
-    let written = written?;
+    let (written, machines) = written?;
     kept.remember(&state)?;
     printer.say(&format!("Record {serial} of {layer} is now its newest, record {written}."));
     if let Some(life) = life {
         printer.say(&format!("{} is in life {life} again.", kept.name()));
+        if machines.is_none() {
+            printer.complain_to_people(
+                "which machines it had is not kept any more\n  next: castle adopt, where castle sees them, before anything else",
+            );
+        }
     }
     printer.result(
         &json!({"verb": "state", "castle": kept.name(), "result": "restored", "layer": layer, "serial": written,
         "generation": life.unwrap_or(castle.generation)}),
     );
     Ok(Exit::Done)
+}
+
+/// What the newest record says that knows machines of this life; one that ended has been written down without any.
+async fn known_of(state: &mut State, life: u64) -> Option<Value> {
+    let layer = platform::layer();
+    let mut records = Vec::new();
+    // Whoever cannot read the newest writes none after it.
+    state.latest(&layer).await.ok()?;
+    for serial in state.history(&layer).await.unwrap_or_default() {
+        records.extend(state.read(&layer, serial).await.ok());
+    }
+    records.sort_by_key(|record| record.serial);
+    records.into_iter().rev().map(|record| record.payload).find(|payload| Recorded::knows_machines(payload, life))
 }
 
 /// The layers of which there are records.

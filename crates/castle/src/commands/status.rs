@@ -16,8 +16,8 @@ use crate::commands::owners::connect;
 use crate::doors::Doors;
 use crate::furnish::Unwanted;
 use crate::output::{Exit, Printer, table};
-use crate::stand::{LOOKING, Stand, Trouble, with_next};
-use crate::standing::vanished;
+use crate::stand::{LOOKING, Stand, Trouble};
+use crate::standing::obstacle;
 
 /// The state of a machine of this castle that its file does not name.
 const LEFT_OUT: &str = "not in the file any more";
@@ -125,15 +125,20 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
     if let Some(revision) = &revision {
         printer.say(&format!("\nFlux has applied {revision}."));
     }
-    let guard = vanished(&stand, &window, &ground, &survey).await?;
-    let standing = report.is_done() && unseen.is_none() && guard.is_none();
+    let obstacle = obstacle(&stand, &window, &ground, &survey).await;
+    let standing = report.is_done() && unseen.is_none() && obstacle.is_none();
     let life = identity.castle.generation;
     let closing = match (standing, identity.is_born && is_there) {
         (false, true)
             if report.is_done()
-                && let Some(fault) = &guard =>
+                && let Some(obstacle) = &obstacle =>
         {
-            format!("\n{} is not as its file says.\n{}", stand.kept.name(), with_next(fault))
+            let verdict = if obstacle.is_seen {
+                "is not as its file says"
+            } else {
+                "is as its file says as far as castle looked"
+            };
+            format!("\n{} {verdict}.\n{}", stand.kept.name(), obstacle.told())
         }
         (true, _) => format!("\n{} stands as its file says (life {life}).", stand.kept.name()),
         (false, true) if report.is_done() => {
@@ -144,8 +149,8 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
             stand.kept.name(),
             args.path.display()
         ),
-        (false, false) => match &guard {
-            Some(fault) => format!("\n{}", with_next(fault)),
+        (false, false) => match &obstacle {
+            Some(obstacle) => format!("\n{}", obstacle.told()),
             None => format!("\n{} does not stand: castle up {}", stand.kept.name(), args.path.display()),
         },
     };
@@ -170,6 +175,9 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
     }
     if let Some(why) = &unseen {
         told["unseen"] = json!(why);
+    }
+    if let Some(obstacle) = &obstacle {
+        told["problems"] = json!([obstacle.object()]);
     }
     if !unwanted.is_empty() {
         told["unwanted"] = unwanted.iter().map(Unwanted::object).collect();

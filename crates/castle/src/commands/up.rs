@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::addresses;
+use crate::closing::{irreplaceable, tell_irreplaceable};
 use crate::commands::down::timeout;
 use crate::commands::rebirth;
 use crate::doors::Doors;
@@ -91,8 +92,11 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     let layers = Chosen::of(args.layer.iter().map(|layer| Layer::new(layer)));
     let guarded = |outcome: &Outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded);
     // Of a layer that is only looked at, it is told at the end.
-    if first_look.ended(guarded).any(|(step, _)| layers.contains(&step.layer)) {
-        let problems = problems(&first_look, printer);
+    let in_the_way =
+        first_look.ended(guarded).map(|(step, _)| step).chain(irreplaceable(&first_look).map(|(step, _)| step));
+    if in_the_way.into_iter().any(|step| layers.contains(&step.layer)) {
+        let mut problems = problems(&first_look, printer);
+        problems.extend(tell_irreplaceable(&first_look, printer));
         let name = kept.castle.castle.as_str();
         printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
         printer.say("Nothing was changed.");

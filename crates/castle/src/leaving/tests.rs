@@ -1,6 +1,7 @@
 //! Goal: a worker leaves only with what nobody misses, only if somebody agreed, and can be had back as long as its machine is there. Method: whole
 //! castles in virtual time, with Longhorn and a database, in which people and bad luck have a hand.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use castle_engine::Outcome;
@@ -9,6 +10,7 @@ use castle_kubernetes::model::{Kind, Object};
 use castle_layers::cluster::Rolling;
 use castle_layers::platform;
 use castle_rehearsal::{Loss, Moment};
+use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 
 use crate::output::Exit;
@@ -339,5 +341,43 @@ fn only_those_go_that_somebody_agreed_to() {
             let expected = if is_agreed { all.to_vec() } else { Vec::new() };
             assert_eq!(planned, expected, "{report:?}");
         }
+    });
+}
+
+/// Goal: a roll takes no volume's copies faster than they come back. Method: more memory for workers that have a copy each of a database's volume;
+/// whoever watches counts sound copies, and the workers that were closed so far.
+#[test]
+fn workers_with_volumes_restart_one_after_the_other_each_once_all_copies_are_sound() {
+    let longhorn = "{longhorn: {replicas: 2}}";
+    let (before, after) = (blue(2, longhorn), blue(2, longhorn).replace("memory: 8GiB", "memory: 12GiB"));
+    assert_ne!(before, after);
+    in_a_world(&written(&before), 7, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        settled(life).await;
+        until(life, "two copies", |life| copies(life).len() == 2 && runs_on(life).len() == 1).await;
+        life.disk().tamper(&life.script.file, after.clone().into_bytes());
+        let seen = std::cell::RefCell::new(Vec::new());
+        let watching = pin!(async {
+            let mut closed = std::collections::BTreeSet::new();
+            loop {
+                for name in ["blue-worker-1", "blue-worker-2"] {
+                    let node = life.datacenter.object("blue", "nodes", "", name).unwrap();
+                    if node["spec"]["unschedulable"] == true {
+                        closed.insert(name);
+                    }
+                }
+                seen.borrow_mut().push((closed.len(), copies(life).len()));
+                life.clock().sleep(Duration::from_millis(100)).await;
+            }
+        });
+        let Either::Left((up, _)) = select(pin!(life.run(&["up"])), watching).await;
+        hold(&up, Exit::Done, &["platform/rebuilt/blue-worker-"]);
+        let seen = seen.take();
+        let missed = seen.iter().filter(|(closed, copies)| *closed == 1 && *copies < 2).count();
+        assert!(missed > 0, "no copy was ever missed, so nothing was waited for");
+        let second = seen.iter().find(|(closed, _)| *closed == 2).unwrap();
+        assert_eq!(second.1, 2, "the second began before the copies of the first were sound: {}", up.printed.text);
+        until(life, "two copies", |life| copies(life).len() == 2).await;
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
     });
 }

@@ -161,8 +161,8 @@ fn a_certificate_is_judged_by_the_clock_of_the_castle() {
         check(&issued, &Trust::Authorities(issued.authority.clone()))
     };
     assert_eq!(judge((2026, 9, 21), (2026, 9, 22)), Ok("whole".to_owned()));
-    refused(judge((2026, 9, 1), (2026, 9, 21)), "expired");
-    refused(judge((2026, 9, 22), (2030, 1, 1)), "not valid yet");
+    refused(judge((2026, 9, 1), (2026, 9, 21)), "has not been valid for");
+    refused(judge((2026, 9, 22), (2030, 1, 1)), "begins to be valid in");
 }
 
 #[test]

@@ -27,6 +27,8 @@ const BOOT: &str = "/status/nodeInfo/bootID";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// How long Pods may take to end: longer than the grace that most of them have.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// How long Kubernetes may call a node ready whose machine is gone: it takes most of a minute until it misses one.
+const MISSED: Duration = Duration::from_secs(3 * 60);
 
 fn key(node: &str) -> Key {
     Key::new("", "Node", "", node)
@@ -357,6 +359,46 @@ impl Gate for Back {
 
     fn deadline(&self) -> Duration {
         PATIENCE
+    }
+}
+
+/// Open when Kubernetes misses a node whose machine is gone. One that is ready is alive, whatever the hypervisor shows: it is not forgotten.
+pub struct Missed {
+    node: String,
+}
+
+impl Missed {
+    /// The gate for this node.
+    #[must_use]
+    pub fn new(node: &str) -> Self {
+        Self { node: node.to_owned() }
+    }
+}
+
+impl Gate for Missed {
+    type Needs = (Arc<Api>,);
+    type Output = ();
+
+    fn check<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<()>, Fault>> {
+        Box::pin(async move {
+            if !node(api, &self.node).await?.is_some_and(|node| is_ready(&node)) {
+                return Ok(Verdict::Open(()));
+            }
+            let evidence = "is ready, and its machine is gone by all that the hypervisor shows".to_owned();
+            let next = format!(
+                "if it runs elsewhere, put it back into castle.yaml; otherwise: kubectl delete node {}, then castle up again",
+                self.node
+            );
+            Ok(Verdict::Closed(Closed { subject: self.node.clone(), evidence, next }))
+        })
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn deadline(&self) -> Duration {
+        MISSED
     }
 }
 

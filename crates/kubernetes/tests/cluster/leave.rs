@@ -6,7 +6,7 @@ use castle_datacenter::{Verdict, Webhook};
 use castle_engine::{GraphBuilder, Handle, Place, Report};
 use castle_kubernetes::client::{Api, Scope};
 use castle_kubernetes::model::{Kind, Object};
-use castle_kubernetes::steps::{Drain, Empty, Left};
+use castle_kubernetes::steps::{Drain, Empty, Left, Missed};
 use serde_json::json;
 
 use crate::room::{Room, fault, faults, id, in_hall, object, well};
@@ -250,4 +250,27 @@ fn serving() -> castle_kubernetes::steps::Expect {
         "default".to_owned(),
         "shop".to_owned(),
     )
+}
+
+/// A node that Kubernetes calls ready is alive, whatever the hypervisor shows: it is forgotten once it is missed, and not before.
+#[test]
+fn a_node_that_is_ready_is_not_forgotten() {
+    in_hall(async |room| {
+        let node = worker(room).await;
+        let forget = || {
+            room.run(|graph, api| {
+                graph.gate(id("missed"), Place::default(), (api.clone(),), Missed::new(&node));
+                graph.step(id("left"), Place::default(), (api.clone(),), Left::new("blue", [], vec![node.clone()]));
+                graph.after(id("left"), id("missed"));
+            })
+        };
+        let fault = fault(&forget().await);
+        assert!(fault.subject == node && fault.evidence.starts_with("is ready, and its machine is gone"), "{fault:?}");
+        assert!(fault.next.contains(&format!("kubectl delete node {node}")), "{fault:?}");
+        assert!(room.get("v1", "Node", "", &node).await.is_some());
+        let vmid = room.datacenter().talos_nodes().iter().map(|node| node.vmid).max().unwrap();
+        room.datacenter().switch(vmid, false);
+        well(&forget().await);
+        assert!(room.get("v1", "Node", "", &node).await.is_none());
+    });
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Place, StepId};
 use castle_kubernetes::client::Api;
-use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Ready};
+use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Missed, Ready};
 use castle_proxmox::model::{ErrorClass, Guest, Mark, Owner};
 use castle_proxmox::steps::{Ground, Reach, unprotect};
 use castle_spec::Node;
@@ -101,6 +101,10 @@ pub fn shrink(
         let rebuilt = Ready::<()>::new(vec![departure.is_made_up_for()], REBUILDING);
         graph.gate(id("rebuilt", name), Place::default(), (api.clone(), forgotten), rebuilt);
         earlier.push(if stays { step } else { id("rebuilt", name) });
+    }
+    for name in &departed {
+        graph.gate(id("missed", name), Place::default(), (api.clone(),), Missed::new(name));
+        earlier.push(id("missed", name));
     }
     let left = id("nodes", "left");
     let wanted = design.nodes.iter().map(|node| node.name.value.clone());

@@ -83,7 +83,7 @@ pub async fn candidate(ground: &Ground, wanted: &Wanted) -> Result<Candidate, Fa
         (Difference { field: deviation.option, is: deviation.is, wanted: Some(deviation.wanted) }, impact)
     };
     let differences = wanted.deviations(&config).into_iter().map(difference).collect();
-    let macs = macs(&config);
+    let macs = hardware_addresses(&config);
     Ok(Candidate { vmid: *vmid, name: name.clone(), host: row.host.clone(), macs, is_marked, differences })
 }
 
@@ -104,8 +104,9 @@ async fn is_called(ground: &Ground, row: &Guest, name: &str) -> Result<bool, Fau
     }
 }
 
-/// The hardware addresses that it has.
-fn macs(config: &Config) -> Vec<String> {
+/// The hardware addresses that a guest has, in small letters.
+#[must_use]
+pub fn hardware_addresses(config: &Config) -> Vec<String> {
     let devices = config
         .options
         .iter()

@@ -92,28 +92,9 @@ impl MakeGuest {
         let moved = || Fault::new(Class::RefusedBeforeEffect, self.subject(), format!("is no longer on {host}"));
         let config = self.ground.settled(row).await?.ok_or_else(moved)?;
         let mark = self.ground.guard(vmid, &self.wanted.name, &config).await?;
-        if self.wanted.deviations(&config).iter().any(|deviation| deviation.remedy == Remedy::Replace) {
-            return Err(self.irreplaceable(&config));
-        }
         let running = client.is_running(&host, vmid).await?.ok_or_else(moved)?;
         let live = if running { client.live_config(&host, vmid).await? } else { None };
         Ok(Sight::There(Box::new(There { host, config, live, pool: row.pool.clone(), mark })))
-    }
-
-    /// That only another machine would be as wanted.
-    fn irreplaceable(&self, config: &Config) -> Fault {
-        let lost = self.wanted.deviations(config).into_iter().filter(|deviation| deviation.remedy == Remedy::Replace);
-        let lost: Vec<String> = lost
-            .map(|Deviation { option, is, wanted, .. }| {
-                format!("{option} ({}, wanted {wanted})", is.unwrap_or_else(|| "absent".to_owned()))
-            })
-            .collect();
-        let evidence = format!(
-            "would have to be destroyed and made anew for its {}, and castle does not do that to a node by itself",
-            lost.join(", ")
-        );
-        Fault::guard(self.subject(), evidence)
-            .next("give it in castle.yaml the sizes and the storage that it has, or: castle down, then castle up")
     }
 
     async fn clone_from(&self, template: &Template, operation: &Operation) -> Result<(), Fault> {
@@ -184,7 +165,7 @@ impl MakeGuest {
                 client.run(&subject, Method::POST, &path("status/reboot"), &form, Bound::SHORT).await?;
                 self.wait_until_it_runs(&there.host).await?;
             }
-            _ => return Err(self.irreplaceable(&there.config)),
+            _ => return Err(irreplaceable(subject, change)),
         }
         Ok(())
     }
@@ -230,6 +211,18 @@ impl MakeGuest {
         let waits = |deviation: &Deviation| deviation.impact(true) == Impact::Reboot;
         self.wanted.deviations(live).into_iter().filter(waits).collect()
     }
+}
+
+/// That a change is planned and not made: it would take another machine.
+#[must_use]
+pub fn irreplaceable(subject: String, change: &Change) -> Fault {
+    let lost: Vec<String> = change.differences.iter().map(ToString::to_string).collect();
+    let evidence = format!(
+        "would have to be destroyed and made anew ({}), and castle does not do that to a node by itself",
+        lost.join(", ")
+    );
+    Fault::guard(subject, evidence)
+        .next("give it in castle.yaml the sizes and the storage that it has; or castle down, then castle up")
 }
 
 /// The change that brings these about.
@@ -281,7 +274,12 @@ impl Step for MakeGuest {
             Sight::There(there) => there,
         };
         let deviations = self.wanted.deviations(&there.config);
-        if let Some(grow) = deviations.iter().find(|deviation| matches!(deviation.remedy, Remedy::Grow(_))) {
+        let (lost, rest): (Vec<_>, Vec<_>) =
+            deviations.into_iter().partition(|deviation| deviation.remedy == Remedy::Replace);
+        if !lost.is_empty() {
+            return change("replace", Impact::Replace, &lost);
+        }
+        if let Some(grow) = rest.iter().find(|deviation| matches!(deviation.remedy, Remedy::Grow(_))) {
             return change("resize", Impact::InPlace, std::slice::from_ref(grow));
         }
         let writes = self.writes(there);

@@ -50,6 +50,13 @@ pub(super) fn vaulted(life: &Life) -> BTreeMap<String, String> {
     secrets.filter(|(name, _)| kept.iter().any(|kept| name.contains(kept))).collect()
 }
 
+/// The number of the newest record of a layer.
+pub(super) fn newest_record(life: &Life, layer: &str) -> String {
+    let (all, folder) = (state(life), format!("/state/{layer}/"));
+    let record = all.keys().rfind(|path| path.to_string_lossy().contains(&folder));
+    record.unwrap().file_name().unwrap().to_string_lossy().trim_start_matches('0').to_owned()
+}
+
 fn state(life: &Life) -> BTreeMap<PathBuf, Vec<u8>> {
     life.disk().contents().into_iter().filter(|(path, _)| path.starts_with(STATE)).collect()
 }
@@ -70,6 +77,74 @@ fn numbers_that_moved_hide_no_machine() {
         // Castle has written down that it made them, so it takes them down, wherever they are; and their image.
         hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["Nothing of green on proxmox is left"]);
         assert_eq!((marked(&life), others.touched(&life)), (0, Vec::new()));
+    });
+}
+
+/// An image is in no record: the mark tells whose it is, wherever it is, and castle knows that it makes some.
+#[test]
+fn an_image_outside_of_a_narrowed_range_goes_with_its_castle() {
+    in_worlds(&two_hosts(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let templates = |life: &Life| -> Vec<u32> {
+            let guests = life.datacenter.look().guests;
+            guests.iter().filter(|(_, guest)| guest.config.contains_key("template")).map(|(vmid, _)| *vmid).collect()
+        };
+        let (ours, last) = (templates(&life), 430);
+        let within: Vec<u32> = guests_called(&life, "green-");
+        assert!(ours.iter().any(|vmid| *vmid > last) && within.iter().all(|vmid| *vmid <= last), "{ours:?} {within:?}");
+        renumber(&life, &format!("421-{last}"));
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["Nothing of green on proxmox is left"]);
+        assert_eq!((marked(&life), vaulted(&life)), (0, BTreeMap::new()));
+        assert!(ours.iter().all(|vmid| !life.datacenter.look().guests.contains_key(vmid)), "{ours:?}");
+    });
+}
+
+/// What is on a host that is away may run there: the secrets that it was made with stay until it is back and gone.
+#[test]
+fn a_host_that_is_away_keeps_the_secrets() {
+    in_worlds(&two_hosts(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let secrets: Vec<String> = vaulted(&life).into_keys().collect();
+        let worker = life.script.nodes.iter().find(|node| node.name.value == "green-worker-1").unwrap().vmid.0;
+        // The other host is the one that castle asks.
+        let host = "pve2".to_owned();
+        assert!(life.datacenter.look().guests[&worker].host == host || life.datacenter.move_guest(worker, &host));
+        life.datacenter.host_down(&host);
+        life.clock().sleep(Duration::from_secs(60)).await;
+        let told = life.run(&["down", "--yes"]).await;
+        hold(&told, Exit::Failed, &[&format!("({}) on {host}", "green-worker-1"), &format!("once {host} answers")]);
+        assert!(!secrets.is_empty() && vaulted(&life).into_keys().eq(secrets), "{}", told.printed.text);
+        life.datacenter.host_up(&host);
+        life.clock().sleep(Duration::from_secs(60)).await;
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["Nothing of green on proxmox is left"]);
+        assert_eq!((marked(&life), vaulted(&life)), (0, BTreeMap::new()));
+    });
+}
+
+/// Goal: another hypervisor proves nothing, also where castle was about to remove what it does not have. Method: a `down` is cut off before its first
+/// removal, and the file leads elsewhere: there is no guest of the castle there, and all of its numbers are free.
+#[test]
+fn another_hypervisor_ends_no_life() {
+    in_worlds(&two_hosts(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let at = At::Change(Box::new(|change| change.ends_with("/status/stop")));
+        let told = life.run_killed(&["down", "--yes"], Kill { at, moment: Moment::Before, loss: Loss::None }).await;
+        assert_eq!(told.exit, None, "{}", told.printed.text);
+        let secrets: Vec<String> = vaulted(&life).into_keys().collect();
+        for vmid in guests_called(&life, "green-").into_iter().chain(guests_called(&life, "talos-")) {
+            assert!(life.datacenter.remove_guest(vmid));
+        }
+        let file = Path::new(HOME).join("castle.yaml");
+        let text = life.disk().contents()[&file].clone();
+        let elsewhere = String::from_utf8(text.clone()).unwrap().replace("https://pve.lan:8006", "https://pve2:8006");
+        life.disk().tamper(&file, elsewhere.into_bytes());
+        let told = life.run(&["down", "--yes"]).await;
+        hold(&told, Exit::Failed, &["may still be there: ", "did not see at pve2:8006"]);
+        assert!(!secrets.is_empty() && vaulted(&life).into_keys().eq(secrets), "{}", told.printed.text);
+        life.disk().tamper(&file, text);
+        // Where castle was about to remove them, that no guest has their numbers is proof.
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["Nothing of green on proxmox is left"]);
+        assert_eq!(vaulted(&life), BTreeMap::new());
     });
 }
 
@@ -126,12 +201,7 @@ fn a_record_of_an_earlier_life_brings_the_castle_back() {
     in_worlds(&three(), &SEEDS[..1], async |life| {
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         let before = state(&life);
-        let newest = |life: &Life| {
-            let all = state(life);
-            let record = all.keys().rfind(|path| path.to_string_lossy().contains("/state/secrets/"));
-            record.unwrap().file_name().unwrap().to_string_lossy().trim_start_matches('0').to_owned()
-        };
-        let serial = newest(&life);
+        let serial = newest_record(&life, "secrets");
         // Nothing is to be seen, and somebody says that all is gone.
         blind(&life, true);
         hold(&life.run(&["down", "--forget-secrets", "blue"]).await, Exit::Done, &["taken for gone"]);

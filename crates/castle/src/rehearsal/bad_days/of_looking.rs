@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::fixture::HOME;
+use super::super::fixture::{HOME, SMALL as TWO_HOSTS};
 use super::of_castle::full;
 use super::*;
 
@@ -60,10 +60,49 @@ fn what_is_behind_a_silent_control_plane_was_not_looked_at() {
         life.datacenter.switch(first, false);
         let status = life.run(&["status"]).await;
         hold(&status, Exit::Done, &["is not as its file says", "not looked at: it cannot be asked before"]);
+        assert!(!status.printed.text.contains("votes in etcd: yes"), "{}", status.printed.text);
         let told = &status.printed.result;
+        for gate in told["gates"].as_array().unwrap() {
+            assert_ne!(gate["open"], true, "{gate:#}");
+        }
         let flux =
             told["components"].as_array().unwrap().iter().find(|component| component["component"] == "flux").unwrap();
         assert_eq!(flux["as_wanted"], serde_json::Value::Null, "{flux:#}");
         assert!(flux["evidence"].as_str().unwrap().starts_with("not looked at"), "{flux:#}");
+    });
+}
+
+/// Goal: the doctor calls nothing fine that it could not open, and says what it does not know. Method: a damaged record, a key that is not there, and
+/// no token to ask Proxmox with.
+#[test]
+fn the_doctor_names_what_it_cannot_open_and_what_it_does_not_know() {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        hold(
+            &life.run(&["doctor"]).await,
+            Exit::Done,
+            &["Nothing found in the way of blue on embedded (", "can be opened, and read"],
+        );
+        let keyless = life.run_with("SOPS_AGE_KEY", None, &["doctor"]).await;
+        hold(&keyless, Exit::Failed, &["WRONG", "state", "next: "]);
+        assert!(!keyless.printed.text.contains("can be opened, and read"), "{}", keyless.printed.text);
+        let records =
+            life.disk().contents().into_keys().filter(|path| path.to_string_lossy().contains("/state/platform/"));
+        let newest = records.max().unwrap();
+        let whole = life.disk().contents()[&newest].clone();
+        life.disk().tamper(&newest, whole[..whole.len() / 2].to_vec());
+        let damaged = life.run(&["doctor"]).await;
+        hold(&damaged, Exit::Failed, &["WRONG", "/state/platform/", "castle adopt"]);
+        assert!(!damaged.printed.text.contains("can be opened, and read"), "{}", damaged.printed.text);
+    });
+    in_worlds(&written(TWO_HOSTS), &SEEDS[..1], async |life| {
+        life.disk().lose(&Path::new(HOME).join("secrets.enc.yaml"));
+        let told = life.run(&["doctor"]).await;
+        hold(&told, Exit::Failed, &["WRONG", "token", "secrets.enc.yaml"]);
+        let findings = told.printed.result["findings"].as_array().unwrap();
+        let reachable = findings.iter().find(|finding| finding["check"] == "reachable").unwrap();
+        assert_ne!(reachable["verdict"], "unknown", "the way there is tried without a token: {reachable:#}");
+        let unknown = told.printed.result["unknown"].as_array().unwrap();
+        assert!(unknown.iter().any(|check| check == "machines"), "{unknown:?}");
     });
 }

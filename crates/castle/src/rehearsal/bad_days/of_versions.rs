@@ -12,8 +12,22 @@ fn edited(from: &str, to: &str, words: &[&str]) {
     edited_in((&small(), SMALL), from, to, words);
 }
 
-fn edited_in((script, text): (&Arc<Script>, &str), from: &str, to: &str, words: &[&str]) {
+fn edited_in(castle: (&Arc<Script>, &str), from: &str, to: &str, words: &[&str]) {
+    edited_beside(castle, None, from, to, words);
+}
+
+/// The same where somebody puts a file beside it first.
+fn edited_beside(
+    (script, text): (&Arc<Script>, &str),
+    beside: Option<(&str, &str)>,
+    from: &str,
+    to: &str,
+    words: &[&str],
+) {
     in_worlds(script, &SEEDS[..1], async |life| {
+        if let Some((name, content)) = beside {
+            life.disk().tamper(&life.script.file.with_file_name(name), content.as_bytes().to_vec());
+        }
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         assert!(text.contains(from));
         life.disk().tamper(&life.script.file, text.replace(from, to).into_bytes());
@@ -47,6 +61,49 @@ fn the_disks_of_longhorn_are_not_taken_away() {
         ["blue-worker-1: has the volume longhorn and what is on it", "talosctl --nodes 127.42.0.21 edit machineconfig"];
     edited_in((&script, &text), ", dataDisk: 100GiB", "", &words);
     edited_in((&script, &text), "storage: {longhorn: {replicas: 2}}", "storage: none", &words);
+}
+
+/// What stands keeps its addresses and names. Talos has them in its main document up to 1.13, and in one of their own from 1.14 on.
+#[test]
+fn other_networks_are_given_to_no_castle_that_stands() {
+    let newer = SMALL.replace("version: v1.13.9", "version: v1.14.0");
+    for text in [SMALL, newer.as_str()] {
+        let script = written(text);
+        for (key, what) in [
+            ("podSubnets: [10.200.0.0/16]", "for the subnets of Pods, and castle.yaml says"),
+            ("serviceSubnets: [10.128.0.0/16]", "for the subnets of Services, and castle.yaml says"),
+        ] {
+            let from = "kubernetes: {version: v1.36.3}";
+            let to = format!("kubernetes: {{version: v1.36.3, {key}}}");
+            edited_in((&script, text), from, &to, &[what, "take the change back in castle.yaml"]);
+        }
+        let patch = if text == SMALL {
+            "cluster:\n  network: {dnsDomain: other.local}\n"
+        } else {
+            "apiVersion: v1alpha1\nkind: KubeNetworkConfig\ndnsDomain: other.local\n"
+        };
+        let words = ["for the cluster's domain, and castle.yaml says", "take the change back in castle.yaml"];
+        let beside = Some(("domain.yaml", patch));
+        edited_beside((&script, text), beside, "talos: {", "talos: {patches: [domain.yaml], ", &words);
+    }
+}
+
+/// What only another machine would bring about is shown by `plan`, and refused before anything is changed.
+#[test]
+fn a_machine_that_would_have_to_be_replaced_is_planned_and_refused() {
+    let words =
+        ["scsi1", "would have to be destroyed and made anew (", "give it in castle.yaml the sizes and the storage"];
+    edited("dataDisk: 100GiB", "dataDisk: 50GiB", &words);
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file, SMALL.replace("dataDisk: 100GiB", "dataDisk: 50GiB").into_bytes());
+        let plan = life.run(&["plan"]).await;
+        let actions = plan.printed.result["actions"].as_array().unwrap();
+        let replaced: Vec<_> = actions.iter().filter(|action| action["impact"] == "replace").collect();
+        assert_eq!(replaced.len(), 1, "{}", plan.printed.result);
+        assert_eq!(replaced[0]["step"], "platform/vm/blue-worker-1");
+        assert_eq!(plan.printed.result["result"], "refused");
+    });
 }
 
 #[test]
@@ -122,6 +179,14 @@ fn other_secrets_than_it_was_raised_with_are_refused() {
                 let words = ["talos.bundle: holds other secrets than those that this castle was raised with"];
                 hold(&life.run(&[verb]).await, Exit::Refused, &words);
             }
+            let status = life.run(&["status"]).await;
+            hold(&status, Exit::Done, &["holds other secrets than those that this castle was raised with"]);
+            assert_eq!(status.printed.result["standing"], false, "{}", status.printed.result);
+            hold(
+                &life.run(&["drift"]).await,
+                Exit::Differs,
+                &["holds other secrets than those that this castle was raised with"],
+            );
             assert_eq!(life.tally.changes(), Vec::<String>::new());
         }
         keep(&own);

@@ -39,6 +39,18 @@ fn a_node_that_never_answers_is_told_from_the_first_second_and_ends_the_run() {
         ];
         hold(&up, Exit::Failed, &words);
         assert!(took < Duration::from_secs(17 * 60), "{took:?}");
+        // From the first second what is missing, where and since when; likely causes after a minute.
+        let first = |word: &str| -> f64 {
+            let line = up.printed.text.lines().find(|line| line.contains(word)).unwrap_or_else(|| panic!("{word}"));
+            line.trim_start().split_once(" s  ").unwrap().0.parse().unwrap()
+        };
+        let begun = first("platform/power/blue-worker-1  done");
+        let (told, causes) = (first("does not answer at 127.42.0.21 port 50000"), first("likely causes: "));
+        assert!(
+            (0.0..2.0).contains(&(told - begun)) && (55.0..65.0).contains(&(causes - told)),
+            "runs since {begun}, told at {told}, its causes at {causes}: {}",
+            up.printed.text
+        );
         let silence = longest_silence(&up.printed.text);
         assert!(silence <= 30.5, "nothing was said for {silence} s: {}", up.printed.text);
     });
@@ -70,6 +82,33 @@ fn a_run_has_as_much_time_as_it_is_given() {
         let words = ["stopped after 5.0 min (--timeout)", "platform/answers/blue-worker-1", "it goes on where it was"];
         hold(&up, Exit::Failed, &words);
         assert!(took < Duration::from_secs(5 * 60 + 35), "{took:?}");
+    });
+}
+
+/// So have an end and a rebirth.
+#[test]
+fn an_end_and_a_rebirth_have_as_much_time_as_they_are_given() {
+    in_worlds(&slow(), &SEEDS[..1], async |life| {
+        let at = At::Change(Box::new(|change: &str| change.contains("/download-url")));
+        let kill = Kill { at, moment: Moment::After, loss: Loss::None };
+        assert!(life.run_killed(&["up"], kill).await.exit.is_none());
+        let begun = life.clock().monotonic();
+        let down = life.run(&["down", "--yes", "--timeout", "60s"]).await;
+        let took = life.clock().monotonic().saturating_sub(begun);
+        hold(&down, Exit::Failed, &["(--timeout)", "downloads on pve"]);
+        assert!(took < Duration::from_secs(95), "{took:?}: {}", down.printed.text);
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &[]);
+    });
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let begun = life.clock().monotonic();
+        let reborn = up_without_its_worker(&life, &["rebirth", "--yes", "--timeout", "5m"]).await;
+        let took = life.clock().monotonic().saturating_sub(begun);
+        hold(&reborn, Exit::Failed, &["(--timeout)", "platform/answers/blue-worker-1"]);
+        assert_eq!(reborn.printed.result["during"], "up", "{}", reborn.printed.result);
+        assert!(took < Duration::from_secs(5 * 60 + 35), "{took:?}: {}", reborn.printed.text);
+        hold(&life.run(&["rebirth", "--yes"]).await, Exit::Done, &[]);
+        hold(&life.run(&["status"]).await, Exit::Done, &["(life 2)"]);
     });
 }
 
