@@ -18,6 +18,7 @@ use crate::closing::Stories;
 use crate::commands::plan::minutes;
 use crate::live::{Live, Model};
 use crate::masking;
+use crate::notes;
 use crate::output::{Exit, Printer};
 use crate::trap;
 
@@ -29,6 +30,10 @@ pub(crate) const QUIET: Duration = Duration::from_secs(30);
 /// How often it is looked whether the picture is out of date.
 const DRAWING: Duration = Duration::from_millis(100);
 const PREDICTIONS: &str = "predictions.json";
+/// What the last run was like.
+pub(crate) const TIMELINE: &str = "timeline.json";
+/// No timeline is longer: it has a few hundred bytes a step.
+pub(crate) const MAX_TIMELINE_BYTES: u64 = 64 << 20;
 /// A few numbers for each kind of step.
 const MAX_PREDICTIONS_BYTES: u64 = 1 << 20;
 
@@ -159,13 +164,10 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
     let report = masking::report(teller.watched(clock, start, run(&graph, tools, &wanted)).await);
     let took = clock.monotonic().saturating_sub(start);
     // For people and for the next run's predictions; that they cannot be kept is no failure of the run.
-    let keep = |name: &str, bytes: Vec<u8>| {
-        let _ = disk.replace(&folder.join(name), &bytes, 0o600);
-    };
-    keep("timeline.json", serde_json::to_vec(&report.timeline).unwrap_or_default());
+    notes::keep(disk.as_ref(), &folder.join(TIMELINE), MAX_TIMELINE_BYTES, &report.timeline);
     if report.effects() > 0 {
         predictions.learn(&report.timeline);
-        keep(PREDICTIONS, serde_json::to_vec(&predictions).unwrap_or_default());
+        notes::keep(disk.as_ref(), &folder.join(PREDICTIONS), MAX_PREDICTIONS_BYTES, &predictions);
     }
     let stories = std::mem::take(&mut teller.place().stories);
     Ok(Driven { layers: wanted.layers, report, took, before: Duration::ZERO, within: wanted.within, stories })
@@ -188,8 +190,7 @@ fn unusable(error: &JournalError) -> String {
 
 /// What earlier runs tell; nothing if there were none, or if it can no longer be read.
 pub(crate) fn remembered(disk: &dyn Disk, folder: &Path) -> Predictions {
-    let bytes = disk.read(&folder.join(PREDICTIONS), MAX_PREDICTIONS_BYTES).unwrap_or_default();
-    serde_json::from_slice(&bytes).unwrap_or_default()
+    notes::read(disk, &folder.join(PREDICTIONS), MAX_PREDICTIONS_BYTES).told().unwrap_or_default()
 }
 
 /// Tells about events as they happen.

@@ -19,6 +19,7 @@ use castle_secrets::infisical::{self, Region};
 use serde::{Deserialize, Serialize};
 
 use crate::doors::{Around, Doors};
+use crate::notes::{self, Note};
 use crate::output::Printer;
 use crate::project;
 
@@ -157,8 +158,7 @@ pub(crate) fn kept_keys(doors: &Doors) -> Result<KeptKeys, String> {
 /// Tells others of this user where it serves, and what opens it.
 pub(crate) fn announce(doors: &Doors, serving: &Serving) -> Result<(), String> {
     serving.keys.keep(doors.disk.as_ref(), &folder(doors)?, serving.git)?;
-    let bytes = serde_json::to_vec_pretty(serving).unwrap_or_default();
-    doors.disk.replace(&announcement(doors)?, &bytes, 0o600).map_err(|error| error.to_string())
+    doors.disk.replace(&announcement(doors)?, &notes::bytes(serving), 0o600).map_err(|error| error.to_string())
 }
 
 /// The datacenter that serves now, if one does. One that has only just begun is not there yet.
@@ -177,9 +177,10 @@ pub(crate) fn find(doors: &Doors) -> Result<Option<Serving>, String> {
     if claim(doors)?.is_some() {
         return Ok(None);
     }
-    match serde_json::from_slice::<Serving>(&bytes) {
-        Ok(serving) => Ok(Some(Serving { keys: Keys::read(doors.disk.as_ref(), &folder(doors)?)?, ..serving })),
-        Err(_) => Ok(None),
+    match notes::of::<Serving>(bytes) {
+        Note::Read(serving) => Ok(Some(Serving { keys: Keys::read(doors.disk.as_ref(), &folder(doors)?)?, ..serving })),
+        Note::Newer(format) => Err(notes::newer(&announcement(doors)?, format)),
+        Note::None | Note::Damaged(_) => Ok(None),
     }
 }
 

@@ -87,11 +87,18 @@ fn a_copy_at_the_number_of_a_node_stops_that_node_and_is_named() {
     });
 }
 
-/// What castle wrote before marks had a format.
-fn unversioned(description: &str) -> String {
-    let later = ["mark: ", "role: ", "vmid: ", "cluster: ", "bootstrapped: "];
-    let is_of_old = |line: &&str| !later.iter().any(|key| line.starts_with(key));
-    description.lines().filter(is_of_old).collect::<Vec<_>>().join("\n")
+/// What castle 0.1.0 wrote on a guest, byte for byte but for what is drawn: its description, and its tags.
+fn unversioned(life: &Life, vmid: u32) -> [(&'static str, String); 2] {
+    let guest = life.datacenter.look().guests.remove(&vmid).unwrap();
+    let description = &guest.config["description"];
+    let said = |key: &str| description.lines().find_map(|line| line.strip_prefix(key)).unwrap().to_owned();
+    let [lineage, operation, epoch] = ["lineage: ", "operation: ", "epoch: "].map(said);
+    let description = format!(
+        "Made by castle; changes by hand will be found and undone.\n\ncastle: blue/embedded\nlineage: {lineage}\ngeneration: 1\nname: {}\n\
+         operation: {operation}\nepoch: {epoch}",
+        guest.config["name"]
+    );
+    [("description", description), ("tags", "castle;castle-blue-embedded;castle-is-0123456789ab".to_owned())]
 }
 
 #[test]
@@ -99,23 +106,26 @@ fn marks_without_a_format_are_named_with_the_way_out_and_nothing_is_touched() {
     in_a_world(&written(BLUE), 5, async |life| {
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         for vmid in NODES {
-            let description = unversioned(&life.datacenter.look().guests[&vmid].config["description"]);
-            assert!(life.datacenter.change_guest(vmid, &[("description", Some(&description))]));
+            let written = unversioned(life, vmid);
+            let options = written.each_ref().map(|(option, value)| (*option, Some(value.as_str())));
+            assert!(life.datacenter.change_guest(vmid, &options));
         }
         let before = NODES.map(|vmid| life.datacenter.digest_of(vmid));
         life.tally.changes();
         let what = "was made by an early castle, whose marks have no format";
         let words = [what, "take it down with the castle that raised it"];
-        let deep = ["status", "--deep"];
         for is_forgotten in [false, true] {
             if is_forgotten {
                 forget(life);
             }
-            hold(&life.run(&["up", "--deep"]).await, Exit::Refused, &words);
+            for verb in [["up"].as_slice(), &["up", "--deep"], &["plan"], &["plan", "--deep"]] {
+                hold(&life.run(verb).await, Exit::Refused, &words);
+            }
             hold(&life.run(&["down", "--yes"]).await, Exit::Refused, &words);
             // Without a memory nobody knows which castle it is.
             let (quiet, named) = if is_forgotten { (Exit::Refused, &words[..]) } else { (Exit::Done, &words[..1]) };
-            hold(&life.run(&deep).await, quiet, named);
+            hold(&life.run(&["status"]).await, quiet, named);
+            hold(&life.run(&["status", "--deep"]).await, quiet, named);
             hold(&life.run(&["doctor"]).await, Exit::Failed, &words[..1]);
             hold(&life.run(&["adopt"]).await, Exit::Refused, &words);
         }

@@ -22,6 +22,7 @@ mod keeping;
 mod leaving;
 mod live;
 mod masking;
+mod notes;
 mod output;
 mod patches;
 mod planned;

@@ -298,6 +298,33 @@ impl Recorded {
         Ok(departed)
     }
 
+    /// The control planes that nobody will ask what they have: these nodes do not name them and they are not proved to be gone, or they are not to be seen and
+    /// were made elsewhere than where somebody looks.
+    pub(crate) async fn out_of_reach(
+        &self,
+        ground: &Ground,
+        guests: &Guests,
+        nodes: &[Node],
+    ) -> Result<Vec<&Machine>, Refusal> {
+        let tags = Mark::tags_of(&ground.castle);
+        let is_seen = |machine: &Machine| guests.get(&machine.vmid).is_some_and(|row| row.tags.is_superset(&tags));
+        let is_here = self.making.0 == ground.client.whereabouts() || self.all().any(is_seen);
+        let is_named =
+            |machine: &Machine| nodes.iter().any(|node| node.vmid.0 == machine.vmid && node.name.value == machine.name);
+        let mut found = Vec::new();
+        for machine in self.all().filter(|machine| machine.is_control_plane) {
+            // One of the file is asked, or made here first.
+            let is_fine = match is_named(machine) {
+                true => is_here || guests.contains_key(&machine.vmid),
+                false => is_here && machine.is_gone(ground, guests).await?,
+            };
+            if !is_fine {
+                found.push(machine);
+            }
+        }
+        Ok(found)
+    }
+
     /// Whether castle itself is removing this one, or has.
     pub(crate) fn is_going(&self, machine: &Machine) -> bool {
         self.going.1.contains(&machine.vmid)

@@ -29,7 +29,7 @@ pub(crate) use promises::Broken;
 #[cfg(test)]
 pub(crate) use promises::forget;
 pub(crate) use script::{Props, Script};
-pub(crate) use world::{Rehearsed, rehearse};
+pub(crate) use world::{Edit, Rehearsed, rehearse};
 
 use castle_spec::Castle;
 use castle_spec::model::{Platform, StateStore, Vault};

@@ -6,7 +6,7 @@ mod rolling;
 mod running;
 mod trouble;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -317,6 +317,7 @@ impl Stand {
     ) -> Result<Remembered, Trouble> {
         let nodes = &self.kept.nodes;
         let remembered = beginning::remembered(room, ground, survey, nodes, strict).await?;
+        let remembered = Remembered { others: self.out_of_reach(ground, room, survey, strict).await?, ..remembered };
         if remembered.began.is_some() {
             return Ok(remembered);
         }
@@ -327,6 +328,30 @@ impl Stand {
         let begun = self.begun.get_or_try_init(look).await.ok().filter(|(castle, _)| *castle == ground.castle);
         let began = begun.map(|(_, name)| format!("{name} has its data"));
         Ok(Remembered { began, ..remembered })
+    }
+
+    /// The control planes of this life that nobody will ask what they have, as people read them.
+    async fn out_of_reach(
+        &self,
+        ground: &Ground,
+        room: &Strongroom,
+        survey: &Survey,
+        strict: bool,
+    ) -> Result<Vec<String>, Trouble> {
+        let nodes = &self.kept.nodes;
+        let marked = platform::unnamed_control_planes(ground, &self.site, survey, nodes, strict).await?;
+        let mut all: BTreeMap<u32, String> =
+            marked.into_iter().map(|(vmid, name)| (vmid, format!("{name} (VM {vmid})"))).collect();
+        let recorded = match Recorded::read(room).await {
+            Err(error) if strict => return Err(Trouble::of(&error)),
+            recorded => recorded.ok().flatten(),
+        };
+        if let Some(recorded) = recorded {
+            for machine in recorded.out_of_reach(ground, &survey.guests, nodes).await? {
+                all.entry(machine.vmid).or_insert_with(|| machine.to_string());
+            }
+        }
+        Ok(all.into_values().collect())
     }
 
     /// Adds the steps that have the castle's secrets and keep them.

@@ -37,6 +37,7 @@ pub async fn remembered(
     let told = |by: &str, on: &str| Remembered {
         first: Some(on.to_owned()),
         began: Some(format!("{by} says that it began on {on}")),
+        others: Vec::new(),
     };
     if let Some(known) = in_state.filter(|known| known.has_begun) {
         return Ok(told("the state", &known.first));
@@ -62,7 +63,7 @@ pub async fn remembered(
             return Ok(told(&format!("the mark on VM {vmid} ({})", mark.name), &etcd.first));
         }
     }
-    Ok(Remembered { first: first.or(saved.map(|saved| saved.first)), began: None })
+    Ok(Remembered { first: first.or(saved.map(|saved| saved.first)), began: None, others: Vec::new() })
 }
 
 /// Which control plane that runs has data of etcd: what nobody has written down, they know.
@@ -110,10 +111,7 @@ impl Step for NoteInState {
     type Output = ();
 
     fn observe<'a>(&'a self, (quorum,): &'a Self::Needs) -> BoxFuture<'a, Result<bool, Fault>> {
-        Box::pin(async move {
-            let known = self.0.beginning().await?;
-            Ok(quorum.is_seen && known.is_some_and(|known| !known.has_begun))
-        })
+        Box::pin(async move { Ok(quorum.is_seen && self.0.lacks_proof().await?) })
     }
 
     fn decide(&self, _: &Self::Needs, is_new: &bool) -> Decision {

@@ -175,7 +175,6 @@ pub fn needs(site: &Site) -> Needs {
         bridge: hardware.bridge.clone(),
         vlan: hardware.vlan,
         zone: None,
-        agent: hardware.agent,
     }
 }
 
@@ -208,7 +207,7 @@ pub async fn examine(case: Case<'_>) -> Vec<Finding> {
     let lacks = match granted {
         Ok(granted) => {
             let needs = Needs { zone: zone(site, &granted), ..needs(site) };
-            let all = requirements(&needs, release);
+            let all = requirements(&needs);
             let lacks = missing(&all, &granted);
             findings.extend(access::privileges(&all, &lacks));
             lacks
@@ -266,8 +265,7 @@ fn zone(site: &Site, granted: &Privileges) -> Option<String> {
     let zones = granted.keys().filter_map(|path| path.strip_prefix("/sdn/zones/")?.split('/').next());
     let is_usable = |zone: &&str| {
         let needs = Needs { zone: Some((*zone).to_owned()), ..needs(site) };
-        let release = castle_proxmox::model::Release { major: 9, minor: 0 };
-        let uses: Vec<_> = requirements(&needs, release).into_iter().filter(|it| it.privilege == "SDN.Use").collect();
+        let uses: Vec<_> = requirements(&needs).into_iter().filter(|it| it.privilege == "SDN.Use").collect();
         missing(&uses, granted).is_empty()
     };
     zones.filter(|zone| *zone != "localnetwork").find(is_usable).map(str::to_owned)

@@ -20,7 +20,7 @@ use crate::site::Site;
 use crate::survey::Survey;
 use crate::turns::Rolling;
 
-pub use departing::{leaving, shrink};
+pub use departing::{leaving, shrink, unnamed_control_planes};
 
 /// How many guests are made at once on one storage: it makes them one after the other, and gives up on who waits too long.
 const MAKING: usize = 4;

@@ -126,6 +126,12 @@ impl Strongroom {
         Ok(self.payload().await?.and_then(|payload| Beginning::read(&payload["etcd"])))
     }
 
+    /// Whether the state has the secrets of this life, and does not say that its etcd has begun: not yet, or nothing of it at all.
+    pub(crate) async fn lacks_proof(&self) -> Result<bool, Fault> {
+        let is_proved = |payload: &Value| Beginning::read(&payload["etcd"]).is_some_and(|known| known.has_begun);
+        Ok(self.payload().await?.is_some_and(|payload| !is_proved(&payload)))
+    }
+
     /// Writes into the state whether the etcd of this life has begun. That it has not is for whoever has seen that none of its machines is
     /// left.
     ///

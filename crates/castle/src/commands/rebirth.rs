@@ -20,6 +20,7 @@ use crate::commands::down::{Found, RestArgs, counted, doomed, left_alone, listed
 use crate::commands::up::{UpArgs, up};
 use crate::doors::Doors;
 use crate::keeping::Kept;
+use crate::notes;
 use crate::output::{Exit, Printer};
 use crate::preflight::preflight;
 use crate::removal::{Ending, Note, Removal};
@@ -96,6 +97,12 @@ struct Times {
     ended: SystemTime,
     down: Duration,
     up: Duration,
+}
+
+/// How long all of them took that are remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Rebirths {
+    rebirths: Vec<Times>,
 }
 
 impl Times {
@@ -304,13 +311,12 @@ pub(crate) async fn settle(kept: &Kept) -> Result<(), Trouble> {
 /// kept is no failure.
 fn remember(kept: &Kept, times: Times) -> Vec<Times> {
     let (disk, file): (&dyn Disk, _) = (kept.doors.disk.as_ref(), kept.own_folder().join(TIMES));
-    let bytes = disk.read(&file, MAX_TIMES_BYTES).unwrap_or_default();
-    let earlier: Vec<Times> = serde_json::from_slice(&bytes).unwrap_or_default();
-    let mut all = earlier.clone();
-    all.push(times);
-    let surplus = all.len().saturating_sub(REMEMBERED);
-    all.drain(..surplus);
-    let _ = disk.replace(&file, &serde_json::to_vec(&all).unwrap_or_default(), 0o600);
+    let Rebirths { rebirths: earlier } = notes::read(disk, &file, MAX_TIMES_BYTES).told().unwrap_or_default();
+    let mut rebirths = earlier.clone();
+    rebirths.push(times);
+    let surplus = rebirths.len().saturating_sub(REMEMBERED);
+    rebirths.drain(..surplus);
+    notes::keep(disk, &file, MAX_TIMES_BYTES, &Rebirths { rebirths });
     earlier
 }
 
@@ -343,6 +349,16 @@ fn told(earlier: &[Times]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_recorded_times_are_written_and_read() {
+        const RECORDED: &str = r#"{"format":1,"rebirths":[{"ended":{"secs_since_epoch":1790000000,"nanos_since_epoch":0},"down":{"secs":12,"nanos":500000000},"up":{"secs":90,"nanos":0}}]}"#;
+        let ended = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
+        let times = Times { ended, down: Duration::from_millis(12_500), up: Duration::from_secs(90) };
+        let all = Rebirths { rebirths: vec![times] };
+        assert_eq!(String::from_utf8(notes::bytes(&all)).unwrap(), RECORDED);
+        assert_eq!(notes::of(RECORDED.as_bytes().to_vec()), notes::Note::Read(all));
+    }
 
     fn castle(lineage: &str, generation: u64) -> CastleId {
         CastleId { name: "blue/embedded".to_owned(), lineage: lineage.to_owned(), generation }

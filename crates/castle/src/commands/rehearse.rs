@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::doors::Doors;
 use crate::output::{Exit, Printer, table};
-use crate::rehearsal::{Broken, Rehearsed, Script, rehearse as try_worlds};
+use crate::rehearsal::{Broken, Edit, Rehearsed, Script, rehearse as try_worlds};
 use crate::stand::Trouble;
 
 /// How many worlds are tried at once.
@@ -134,12 +134,12 @@ fn objects(broken: &[Broken], seed: u64, args: &RehearseArgs) -> Vec<Value> {
 
 /// Tells of one world.
 fn tell(rehearsed: &Rehearsed, args: &RehearseArgs, printer: &mut Printer) {
-    let Rehearsed { seed, times, kills, losses, effects, broken, story, .. } = rehearsed;
+    let Rehearsed { seed, times, kills, losses, edit, effects, broken, story, .. } = rehearsed;
     let result = if broken.is_empty() { "held" } else { "broken" };
     printer.event(&json!({
         "event": "world", "seed": seed, "result": result, "api_seconds": seconds(times.api),
         "handover_seconds": seconds(times.handover), "seconds": seconds(times.whole), "kills": kills,
-        "losses": losses, "effects": effects, "broken": objects(broken, *seed, args),
+        "losses": losses, "edit": edit.map(Edit::word), "effects": effects, "broken": objects(broken, *seed, args),
     }));
     if printer.is_verbose() {
         printer.say(story.trim_start());
@@ -147,7 +147,8 @@ fn tell(rehearsed: &Rehearsed, args: &RehearseArgs, printer: &mut Printer) {
     let whole = times.whole.map_or_else(|| "did not stand".to_owned(), |whole| format!("stood after {}", clock(whole)));
     let killed = if kills.is_empty() { "not killed".to_owned() } else { format!("killed: {}", kills.join(", ")) };
     let lost = if losses.is_empty() { String::new() } else { format!("; lost: {}", losses.join(", ")) };
-    printer.say(&format!("world {seed}: {whole}; {killed}{lost}; {result}"));
+    let edited = edit.map_or_else(String::new, |edit| format!("; edited: {}", edit.word()));
+    printer.say(&format!("world {seed}: {whole}; {killed}{lost}{edited}; {result}"));
     for one in broken {
         printer.complain_to_people(&format!(
             "\u{1b}[1;31mbroken\u{1b}[0m: promise {} ({}), {}\n  expected: {}\n  seen: {}\n  next: {}",

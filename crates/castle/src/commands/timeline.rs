@@ -2,22 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use castle_engine::{Span, Timeline};
-use castle_seams::Disk;
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::doors::Doors;
+use crate::drive::{MAX_TIMELINE_BYTES, TIMELINE};
 use crate::keeping::Kept;
+use crate::notes::{self, Note};
 use crate::output::{Exit, Printer, table};
 use crate::stand::Trouble;
 use crate::writing::{Place, Readers};
 
-/// No timeline is longer: it has a few hundred bytes a step.
-const MAX_BYTES: u64 = 64 << 20;
 /// How wide the run is drawn.
 const WIDTH: usize = 40;
 /// What took less is left out, unless everything is wanted.
@@ -41,14 +40,18 @@ pub(crate) struct TimelineArgs {
 
 pub(crate) async fn timeline(args: &TimelineArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let kept = Kept::open(doors, &args.path).map_err(Trouble::Invalid)?;
-    let timeline = last(kept.doors.disk.as_ref(), &kept.own_folder());
-    let timeline = timeline.ok_or_else(|| {
-        Trouble::Failed(format!(
-            "nothing is remembered of a run for {}\n  next: castle up {}",
-            kept.name(),
-            args.path.display()
-        ))
-    })?;
+    let file = kept.own_folder().join(TIMELINE);
+    let timeline: Timeline = match notes::read(kept.doors.disk.as_ref(), &file, MAX_TIMELINE_BYTES) {
+        Note::Read(timeline) => timeline,
+        Note::Newer(format) => return Err(Trouble::Refused(notes::newer(&file, format))),
+        Note::None | Note::Damaged(_) => {
+            return Err(Trouble::Failed(format!(
+                "nothing is remembered of a run for {}\n  next: castle up {}",
+                kept.name(),
+                args.path.display()
+            )));
+        }
+    };
     let critical: BTreeSet<String> = timeline.critical_path.iter().map(|span| span.step.to_string()).collect();
     let whole = timeline.spans.iter().map(end).max().unwrap_or_default();
     let mut spans: Vec<&Span> = timeline.spans.iter().collect();
@@ -74,12 +77,6 @@ pub(crate) async fn timeline(args: &TimelineArgs, doors: &Doors, printer: &mut P
         "file": args.html,
     }));
     Ok(Exit::Done)
-}
-
-/// The last run that was kept; nothing if there was none, or if it can no longer be read.
-fn last(disk: &dyn Disk, folder: &Path) -> Option<Timeline> {
-    let bytes = disk.read(&folder.join("timeline.json"), MAX_BYTES).ok()?;
-    serde_json::from_slice(&bytes).ok()
 }
 
 fn end(span: &Span) -> Duration {

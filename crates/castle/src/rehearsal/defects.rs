@@ -2,8 +2,8 @@
 //! promise alone; it is told by its number, in which life, and with the thing that is wrong.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -53,7 +53,7 @@ impl Witness for Deaf {
     }
 }
 
-/// What became of the world of this seed, with a defect in its first life, its second, or in both.
+/// What became of the world of this seed, with a defect in its first life, its second, in both, or in its third.
 fn planted(script: &Arc<Script>, seed: u64, lives: &[usize], plant: impl Fn(&Life) + Sync) -> Rehearsed {
     let count = AtomicUsize::new(0);
     let meddle = |life: &Life| {
@@ -62,7 +62,9 @@ fn planted(script: &Arc<Script>, seed: u64, lives: &[usize], plant: impl Fn(&Lif
         }
     };
     let rehearsed = meddled(script, &[seed], &meddle).unwrap().remove(0);
-    assert_eq!((rehearsed.seed, count.into_inner()), (seed, 2), "{}", rehearsed.story);
+    // The third life is that of a castle which has kept its promises so far.
+    let lived = if lives == [3] { 3 } else { 2 };
+    assert_eq!((rehearsed.seed, count.into_inner()), (seed, lived), "{}", rehearsed.story);
     rehearsed
 }
 
@@ -183,6 +185,46 @@ fn promise_5_what_is_said_to_whomever_and_what_is_sent() {
         assert_eq!(shown(life, &script.needles, &heard(&Printed::default())), [expected]);
         assert_eq!(shown(life, &script.needles, ""), Vec::<String>::new(), "told once");
     });
+}
+
+#[test]
+fn promise_6_a_lost_machine_that_is_there_twice() {
+    let twice = |life: &Life| {
+        let (datacenter, started) = (life.datacenter.clone(), AtomicUsize::new(0));
+        // When it is started again, after it was lost.
+        let twin = move || {
+            if started.fetch_add(1, Ordering::Relaxed) == 1 {
+                datacenter.add_guest(Stranger::new(500, "pve1", "green-worker-1", "tank", 32));
+            }
+        };
+        life.datacenter.watch(Arc::new(Behind(is_started, twin)));
+    };
+    let rehearsed = planted(&written(SMALL), 7, &[3], twice);
+    let when = "up after the machine of green-worker-1 was lost";
+    hold(&rehearsed, &[(6, when, "VM 500 is there as well")]);
+    assert_eq!((rehearsed.losses, rehearsed.edit), (vec!["green-worker-1".to_owned()], None));
+}
+
+/// While its file is edited, the mark of the control plane is gone: castle refuses to go on, and that breaks no promise.
+#[test]
+fn promise_6_an_edited_file_that_is_refused_breaks_none() {
+    let unmarked = |life: &Life| {
+        let (datacenter, files, file) = (life.datacenter.clone(), life.files(), life.script.file.clone());
+        let (written, kept) = (life.script.files[&file].clone(), Mutex::new(None));
+        let meddle = move || {
+            let (is_edited, mut kept) = (files().get(&file) != Some(&written), kept.lock().unwrap());
+            if is_edited && kept.is_none() {
+                *kept = datacenter.look().guests[&421].config.get("description").cloned();
+                datacenter.change_guest(421, &[("description", None)]);
+            } else if !is_edited && let Some(mark) = kept.take() {
+                datacenter.change_guest(421, &[("description", Some(&mark))]);
+            }
+        };
+        life.datacenter.watch(Arc::new(Behind(|asked: &Asked| asked.path.ends_with("/cluster/resources"), meddle)));
+    };
+    let rehearsed = planted(&written(SMALL), 7, &[3], unmarked);
+    hold(&rehearsed, &[]);
+    assert_eq!((rehearsed.losses.len(), rehearsed.edit), (1, Some(Edit::Refused)), "{}", rehearsed.story);
 }
 
 /// A castle that stands, and what differs once this was done to it.

@@ -183,6 +183,15 @@ impl Life {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The same for whoever looks again and again: what a verb works on is the disk as the one before has left it.
+    #[cfg(test)]
+    pub(crate) fn files(
+        &self,
+    ) -> impl Fn() -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> + Send + Sync + 'static {
+        let disk = self.disk.clone();
+        move || disk.lock().unwrap_or_else(PoisonError::into_inner).contents()
+    }
+
     /// The time of this world.
     pub(crate) fn clock(&self) -> &dyn Clock {
         &self.clock

@@ -30,6 +30,9 @@ fn a_castle_on_proxmox_is_rehearsed_without_its_secrets() {
     for rehearsed in rehearse(&script, &[1, 2]).unwrap() {
         assert_eq!(rehearsed.broken, [], "{}", rehearsed.story);
         assert!(!rehearsed.kills.is_empty() && rehearsed.effects > 100, "{:?}", rehearsed.kills);
+        assert_eq!((rehearsed.losses.len(), rehearsed.edit), (1, Some(Edit::Followed)), "{}", rehearsed.story);
+        let memory = ["memory: 4096 -> 5120", "memory: 5120 -> 4096"];
+        assert!(memory.iter().all(|change| rehearsed.story.contains(change)), "{}", rehearsed.story);
     }
     assert!(script.left_out.iter().any(|what| what.starts_with("your secrets")), "{:?}", script.left_out);
 }

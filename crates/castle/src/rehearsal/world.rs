@@ -40,6 +40,25 @@ pub(crate) struct Times {
     pub(crate) whole: Option<Duration>,
 }
 
+/// What became of a file that was edited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edit {
+    /// The castle is as it says.
+    Followed,
+    /// Nothing was changed.
+    Refused,
+}
+
+impl Edit {
+    /// The word for people and programs.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Followed => "followed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// What became of one world.
 #[derive(Debug)]
 pub(crate) struct Rehearsed {
@@ -49,6 +68,8 @@ pub(crate) struct Rehearsed {
     pub(crate) kills: Vec<String>,
     /// The nodes whose machines were lost.
     pub(crate) losses: Vec<String>,
+    /// What became of the edited file, if it came to that.
+    pub(crate) edit: Option<Edit>,
     /// How many effects raising it took.
     pub(crate) effects: u64,
     pub(crate) broken: Vec<Broken>,
@@ -99,6 +120,7 @@ fn in_three_worlds(script: &Arc<Script>, seed: u64, meddle: &dyn Fn(&Life)) -> i
         times: Times::default(),
         kills: Vec::new(),
         losses: Vec::new(),
+        edit: None,
         effects: 0,
         broken: Vec::new(),
         refused: None,
@@ -238,8 +260,7 @@ impl World {
         if let Some((file, text)) = edited(&life.script) {
             let written = life.script.files.get(&file).cloned().unwrap_or_default();
             life.disk().tamper(&file, text);
-            let when = "up after the file asked for more memory of the control planes";
-            ended(6, when, &self.run(life, &["up"], None).await, &["raised"])?;
+            self.followed_or_refused(life).await?;
             life.disk().tamper(&file, written);
             let when = "up after the file was set back";
             ended(6, when, &self.run(life, &["up"], None).await, &["raised", "unchanged"])?;
@@ -247,6 +268,21 @@ impl World {
         }
         let needles = needles(life).await?;
         self.kept(life, &others, &needles, "after a loss and an edit")
+    }
+
+    /// Holds that the castle follows its edited file, or refuses and changes nothing.
+    async fn followed_or_refused(&mut self, life: &Life) -> Result<(), Broken> {
+        let when = "up after the file asked for more memory of the control planes";
+        life.tally.changes();
+        let up = self.run(life, &["up"], None).await;
+        let changes = life.tally.changes();
+        let is_refused = matches!(up.exit, Some(Exit::Refused | Exit::Invalid));
+        self.rehearsed.edit = Some(if is_refused { Edit::Refused } else { Edit::Followed });
+        match is_refused {
+            true if changes.is_empty() => Ok(()),
+            true => Err(Broken::new(6, when, "what is refused has changed nothing", &changes)),
+            false => ended(6, when, &up, &["raised"]),
+        }
     }
 
     /// Holds that the castle is as it was raised undisturbed, and that its life has one etcd.

@@ -89,6 +89,15 @@ impl Datacenter {
         true
     }
 
+    /// Lets the etcd member of a node be known at another address than its own, as one is that an earlier machine of this name has left behind. Says whether it
+    /// was a member.
+    pub fn readdress_etcd_member(&self, vmid: u32, address: IpAddr) -> bool {
+        let mut world = self.world();
+        let Some((etcd, member)) = world.membership(vmid) else { return false };
+        let known = world.talos.etcds.get_mut(&etcd).and_then(|etcd| etcd.members.get_mut(&member));
+        known.map(|member| member.address = address.to_string()).is_some()
+    }
+
     /// Lets a device that nobody here knows have an address, or leave it: it answers there before any node, and refuses connections.
     pub fn occupy_address(&self, address: IpAddr, is_occupied: bool) {
         let mut world = self.world();

@@ -106,7 +106,7 @@ impl Step for Give {
     fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Holding, Fault>> {
         Box::pin(async move {
             let inventory = inventory::read(api, &self.mark).await?;
-            let listed = inventory.as_ref().map(inventory::listed).unwrap_or_default();
+            let listed = inventory.as_ref().map(inventory::listed).transpose()?.unwrap_or_default();
             let mut held = live(api, &listed).await?;
             held.retain(|object| Managed::castle(object).is_some());
             if !held.is_empty() {

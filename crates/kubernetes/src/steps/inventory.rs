@@ -13,8 +13,12 @@ use crate::model::{Key, Kind, Mark, Object};
 
 /// Where inventories are kept: a namespace that is always there, and that nobody removes.
 pub(super) const NAMESPACE: &str = "kube-system";
-/// The key in an inventory.
-pub(super) const OBJECTS: &str = "objects";
+/// The key in an inventory of what it lists.
+const OBJECTS: &str = "objects";
+/// The key of its format. Whatever changes in an inventory gets a new one.
+const FORMAT_KEY: &str = "format";
+/// The format of inventories. One without has it, too: they are read alike.
+const FORMAT: &str = "1";
 
 pub(super) fn kind() -> Kind {
     Kind::new("v1", "ConfigMap")
@@ -25,9 +29,31 @@ pub(super) fn key(mark: &Mark) -> Key {
     Key::new("", "ConfigMap", NAMESPACE, &mark.inventory())
 }
 
-/// What an inventory lists. Lines that nobody can read are left out: nothing is ever done by them.
-pub(super) fn listed(inventory: &Object) -> BTreeSet<Key> {
-    inventory.text(&format!("/data/{OBJECTS}")).lines().filter_map(Key::from_line).collect()
+fn lines(inventory: &Object) -> impl Iterator<Item = &str> {
+    inventory.value()["data"][OBJECTS].as_str().unwrap_or_default().lines()
+}
+
+/// What an inventory lists, for whoever acts by it. One that cannot be read as a whole is left as it is: what were written in its place would have
+/// forgotten something.
+pub(super) fn listed(inventory: &Object) -> Result<BTreeSet<Key>, Fault> {
+    let key = inventory.key();
+    let format = inventory.text(&format!("/data/{FORMAT_KEY}"));
+    if !["", FORMAT].contains(&format) {
+        let evidence = format!("is an inventory of a newer castle (format {format}; this one knows {FORMAT})");
+        return Err(Fault::guard(key.to_string(), evidence).next("use the castle that wrote it, or a newer one"));
+    }
+    let read = |line: &str| {
+        Key::from_line(line).ok_or_else(|| {
+            let evidence = format!("lists something that nobody can read: {line}");
+            Fault::guard(key.to_string(), evidence).next(format!("kubectl edit {}", key.for_kubectl()))
+        })
+    };
+    lines(inventory).map(read).collect()
+}
+
+/// What an inventory lists as far as it can be read, for whoever only tells of it.
+pub(super) fn legible(inventory: &Object) -> BTreeSet<Key> {
+    lines(inventory).filter_map(Key::from_line).collect()
 }
 
 /// The inventory as it stands, if it is castle's own.
@@ -49,7 +75,7 @@ pub(super) async fn read(api: &Api, mark: &Mark) -> Result<Option<Object>, Fault
 ///
 /// [`Fault`] if the API does not say, or if the inventory is not castle's.
 pub async fn recorded(api: &Api, mark: &Mark) -> Result<Option<BTreeSet<Key>>, Fault> {
-    Ok(read(api, mark).await?.as_ref().map(listed))
+    read(api, mark).await?.as_ref().map(listed).transpose()
 }
 
 /// All inventories of a castle: of which component, and how many objects each lists.
@@ -63,7 +89,7 @@ pub async fn all_recorded(api: &Api, castle: &str) -> Result<BTreeMap<Mark, usiz
     let maps = api.list(&kind(), &scope).await.map_err(|trouble| trouble.fault(&subject))?.objects;
     let inventory = |map: &Object| {
         let mark = Mark::of(map).filter(|mark| mark.inventory() == map.name())?;
-        Some((mark, listed(map).len()))
+        Some((mark, legible(map).len()))
     };
     Ok(maps.iter().filter_map(inventory).collect())
 }
@@ -71,15 +97,19 @@ pub async fn all_recorded(api: &Api, castle: &str) -> Result<BTreeMap<Mark, usiz
 /// Writes an inventory.
 pub(super) async fn write(api: &Api, mark: &Mark, objects: &BTreeSet<Key>) -> Result<(), Fault> {
     let key = key(mark);
-    let lines: Vec<String> = objects.iter().map(Key::line).collect();
-    let object = Object::new(json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": key.name, "namespace": NAMESPACE},
-        "data": {OBJECTS: lines.join("\n")},
-    }));
-    let Some(object) = object else { return Ok(()) };
+    let Some(object) = written(&key, objects) else { return Ok(()) };
     let applied = api.apply(&mark.on(object), Mode::Real).await;
     applied.map(|_| ()).map_err(|trouble| trouble.fault(&key))
+}
+
+/// An inventory as it is written.
+fn written(key: &Key, objects: &BTreeSet<Key>) -> Option<Object> {
+    let lines: Vec<String> = objects.iter().map(Key::line).collect();
+    Object::new(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": key.name, "namespace": NAMESPACE},
+        "data": {FORMAT_KEY: FORMAT, OBJECTS: lines.join("\n")},
+    }))
 }
 
 /// Wants every object of a component in its inventory, before any of them exists. What is in it already stays in it.
@@ -102,7 +132,7 @@ impl Step for Record {
     type Output = Present;
 
     fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Self::Observed, Fault>> {
-        Box::pin(async move { Ok(read(api, &self.mark).await?.as_ref().map(listed).unwrap_or_default()) })
+        Box::pin(async move { Ok(recorded(api, &self.mark).await?.unwrap_or_default()) })
     }
 
     fn decide(&self, _: &Self::Needs, observed: &Self::Observed) -> Decision {
@@ -143,5 +173,42 @@ impl Step for Record {
 
     fn output(&self, _: &Self::Needs, _: &Self::Observed) -> Present {
         Present
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As it is kept in clusters.
+    const RECORDED: &str = r#"{"apiVersion":"v1","data":{"format":"1","objects":"/Namespace//metallb-system\napps/Deployment/metallb-system/controller"},"kind":"ConfigMap","metadata":{"labels":{"castle.dev/castle":"blue","castle.dev/component":"metallb","castle.dev/layer":"networking"},"name":"castle-networking-metallb","namespace":"kube-system"}}"#;
+
+    fn object(text: &str) -> Object {
+        Object::new(serde_json::from_str(text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_recorded_inventory_is_written_and_read() {
+        let mark = Mark::new("blue", "networking", "metallb");
+        let objects = BTreeSet::from([
+            Key::new("", "Namespace", "", "metallb-system"),
+            Key::new("apps", "Deployment", "metallb-system", "controller"),
+        ]);
+        let mut written: serde_json::Value = mark.on(written(&key(&mark), &objects).unwrap()).value().clone();
+        written.sort_all_objects();
+        assert_eq!(written.to_string(), RECORDED);
+        assert_eq!(listed(&object(RECORDED)).unwrap(), objects);
+        let earlier = RECORDED.replace("\"format\":\"1\",", "");
+        assert_eq!(listed(&object(&earlier)).unwrap(), objects, "from before there was a format");
+    }
+
+    #[test]
+    fn what_cannot_be_read_as_a_whole_is_named_and_nothing_is_done_by_it() {
+        let newer = listed(&object(&RECORDED.replace("\"format\":\"1\"", "\"format\":\"2\""))).unwrap_err();
+        assert!(newer.guarded && newer.evidence.contains("a newer castle (format 2; this one knows 1)"), "{newer:?}");
+        let damaged = object(&RECORDED.replace("/Namespace//metallb-system", "nonsense"));
+        let told = listed(&damaged).unwrap_err();
+        assert!(told.guarded && told.evidence.ends_with("nobody can read: nonsense"), "{told:?}");
+        assert_eq!(legible(&damaged).len(), 1);
     }
 }

@@ -25,7 +25,7 @@ pub async fn inventories(api: &Api) -> Result<BTreeMap<Key, BTreeSet<Owner>>, Fa
     for map in maps.map_err(fault_of("ConfigMap"))?.objects {
         match Mark::of(&map) {
             Some(mark) if mark.inventory() == map.name() => {
-                for key in inventory::listed(&map) {
+                for key in inventory::legible(&map) {
                     add(key, Owner::Castle(Some(mark.clone())));
                 }
             }

@@ -60,7 +60,7 @@ impl Step for Prune {
     fn observe<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Leftovers, Fault>> {
         Box::pin(async move {
             let inventory = inventory::read(api, &self.mark).await?;
-            let listed = inventory.as_ref().map(inventory::listed).unwrap_or_default();
+            let listed = inventory.as_ref().map(inventory::listed).transpose()?.unwrap_or_default();
             let looks = listed.difference(&self.wanted).map(|key| self.claimed(api, key)).collect();
             let claimed: Result<Vec<Option<Object>>, Fault> = together(looks).await.into_iter().collect();
             let leftovers = Leftovers { inventory, listed, claimed: claimed?.into_iter().flatten().collect() };
@@ -159,7 +159,7 @@ impl Gate for Removable {
     fn check<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Present>, Fault>> {
         Box::pin(async move {
             let inventory = inventory::read(api, &self.0.mark).await?;
-            let listed = inventory.as_ref().map(inventory::listed).unwrap_or_default();
+            let listed = inventory.as_ref().map(inventory::listed).transpose()?.unwrap_or_default();
             let takes_along = listed.iter().filter(|key| ["Namespace", DEFINITION].contains(&key.kind.as_str()));
             for key in takes_along {
                 if let Some(object) = self.0.claimed(api, key).await? {

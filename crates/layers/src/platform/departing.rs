@@ -1,13 +1,13 @@
 //! Nodes that the file does not name any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Place, StepId};
 use castle_kubernetes::client::Api;
 use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Missed, Ready};
-use castle_proxmox::model::{ErrorClass, Guest, Mark, Owner};
+use castle_proxmox::model::{ErrorClass, Guest, Mark, Owner, Role};
 use castle_proxmox::steps::{Ground, Reach, unprotect};
 use castle_spec::Node;
 
@@ -54,6 +54,35 @@ pub async fn leaving(ground: &Ground, site: &Site, survey: &Survey, nodes: &[Nod
         }
     }
     Ok(leaving)
+}
+
+/// Control planes of this life of the castle that its file does not name any more, by their marks. Whoever is `strict` is not content with a host that does
+/// not answer.
+///
+/// # Errors
+///
+/// If Proxmox does not answer.
+pub async fn unnamed_control_planes(
+    ground: &Ground,
+    site: &Site,
+    survey: &Survey,
+    nodes: &[Node],
+    strict: bool,
+) -> Result<BTreeMap<u32, String>, Fault> {
+    let mut found = BTreeMap::new();
+    for (vmid, row) in unnamed(ground, site, survey, nodes) {
+        let config = match ground.client.config(&row.host, vmid).await {
+            Err(_) if !strict => continue,
+            config => config?,
+        };
+        let Some(config) = config.filter(|config| !config.is_template()) else { continue };
+        if let Owner::Ours(mark) = ground.owner(vmid, &config).await?
+            && mark.role == Role::ControlPlane
+        {
+            found.insert(vmid, mark.name);
+        }
+    }
+    Ok(found)
 }
 
 /// Adds the steps that let go of nodes which the file does not name any more, one after the other: sent away, its machine removed, forgotten,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use castle_datacenter::{Asked, Called, Datacenter, Fate, Latencies, Reply, Version, Witness};
-use castle_engine::Fault;
+use castle_engine::{Fault, Impact, Outcome};
 use castle_layers::cluster::{Referred, configuration};
 use castle_layers::secrets;
 use castle_secrets::Secret;
@@ -84,6 +84,43 @@ fn a_bundle_whose_authorities_are_expired_is_not_used() {
     let evidence = "the secrets cannot be used: certs.etcd.crt expired on 2036-09-18 14:13:20 UTC; certs.k8s.crt expired on 2036-09-18 14:13:20 UTC; \
                     certs.k8saggregator.crt expired on 2036-09-18 14:13:20 UTC; certs.os.crt expired on 2036-09-18 14:13:20 UTC";
     assert_eq!(said, [[BUNDLE, evidence, HISTORY].map(str::to_owned)]);
+}
+
+/// A record of the secrets that says nothing of etcd gets the proof that it has begun all the same.
+#[test]
+fn what_the_state_did_not_say_of_etcd_is_written_down_once_it_is_seen() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 1, Latencies::none());
+        castle.keep_bundle(bundle(clock).await.save().expose()).await;
+        done(&castle.up().await);
+        let record = castle.state().latest(&secrets::layer()).await.unwrap().unwrap();
+        assert_eq!(record.payload["etcd"], serde_json::json!({"first": "blue-cp-1", "begun": true}));
+    });
+}
+
+/// What a node can take up only as it starts is planned as a restart, as the node itself says.
+#[test]
+fn a_configuration_that_restarts_a_node_is_planned_so() {
+    in_virtual_time(async |clock| {
+        let mut castle = castle(clock, 1, Latencies::none());
+        done(&castle.up().await);
+        castle
+            .room
+            .rewrite(&quick(1, 0).replace("serviceAccountKey: p256", "serviceAccountKey: p256, patches: [all.yaml]"));
+        for (patch, impact) in [
+            ("machine: {sysctls: {a.b: '1'}}\n", Impact::InPlace),
+            ("machine: {udev: {rules: ['# none']}}\n", Impact::Reboot),
+        ] {
+            let patches = [("all.yaml".to_owned(), Secret::from(patch.to_owned()))].into();
+            castle.referred = Arc::new(Referred { patches, ..Referred::default() });
+            let report = castle.plan().await;
+            let planned = report.outcomes.iter().filter_map(|(step, outcome)| match outcome {
+                Outcome::Planned { change } if &*step.kind == "config" => Some((step.to_string(), change.impact)),
+                _ => None,
+            });
+            assert_eq!(planned.collect::<Vec<_>>(), [("platform/config/blue-cp-1".to_owned(), impact)], "{patch}");
+        }
+    });
 }
 
 #[test]
@@ -261,6 +298,21 @@ fn a_learner_is_no_voter() {
         datacenter.freeze_learner(vmid, false);
         done(&castle.up().await);
         datacenter.unwatch();
+    });
+}
+
+/// What an earlier machine of the same name has left in etcd votes for nobody.
+#[test]
+fn a_member_of_the_same_name_at_another_address_does_not_vote() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 3, Latencies::default());
+        done(&castle.up().await);
+        let (datacenter, vmid) = (castle.room.datacenter.clone(), castle.room.nodes[1].vmid.0);
+        assert!(datacenter.readdress_etcd_member(vmid, "192.168.1.99".parse().unwrap()));
+        let report = castle.up().await;
+        let found: Vec<_> = faults(&report).into_iter().map(said).collect();
+        let evidence = "is no member of etcd yet; the member of its name is at https://192.168.1.99:2380 (2 of 3 vote)";
+        assert!(found.iter().any(|[who, how, _]| *who == "blue-cp-2" && how.starts_with(evidence)), "{found:#?}");
     });
 }
 

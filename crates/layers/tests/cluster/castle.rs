@@ -10,7 +10,7 @@ use castle_layers::platform::Uuids;
 use castle_layers::platform::{self, Design};
 use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{place, survey};
-use castle_seams::{Clock, Disk, SystemEntropy, SystemKeyMint};
+use castle_seams::{Clock, Disk, KeyMint, SystemEntropy, SystemKeyMint};
 use castle_talos::client::Hush;
 use castle_talos::model::bundle::{Bundle, Options, ServiceAccountKey};
 use castle_talos::model::config::Contract;
@@ -44,6 +44,8 @@ pub(crate) struct Castle {
     pub(crate) referred: Arc<Referred>,
     /// What machines are known by, if not by what the hypervisor says.
     pub(crate) uuids: Option<Uuids>,
+    /// Where keys come from.
+    pub(crate) mint: Arc<dyn KeyMint>,
     store: Arc<dyn Store>,
     identity: zeroize::Zeroizing<String>,
 }
@@ -53,7 +55,7 @@ impl Castle {
         let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
         let store = Arc::new(DirectoryStore::new(disk, Path::new("/state")));
         let identity = Seal::mint_identity(&SystemEntropy).unwrap();
-        Self { room, referred: Arc::default(), uuids: None, store, identity }
+        Self { room, referred: Arc::default(), uuids: None, mint: Arc::new(SystemKeyMint), store, identity }
     }
 
     /// The sealed state.
@@ -76,7 +78,7 @@ impl Castle {
             etcd_begins_on: self.room.castle.first_control_plane(),
             given: None,
             saved: None,
-            mint: Arc::new(SystemKeyMint),
+            mint: self.mint.clone(),
             entropy: Arc::new(SystemEntropy),
             clock: self.room.clock.clone(),
         })

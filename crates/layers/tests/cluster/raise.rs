@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use castle_datacenter::{Asked, Called, Fate, Latencies, Reply, Version, Witness};
 use castle_engine::Outcome;
-use castle_seams::Clock as _;
+use castle_seams::{BoxFuture, Clock as _, KeyKind, KeyMint, MintError, PrivateKey, SystemKeyMint};
 use castle_testkit::{VirtualClock, in_virtual_time};
 
 use crate::castle::{Castle, quick};
@@ -73,5 +73,35 @@ fn one_node_is_enough() {
         let blueprint = blueprint(&["pve"], Version::Nine).with_latencies(Latencies::none());
         let castle = Castle::new(Room::new(blueprint, &quick(1, 0), door(clock)));
         done(&castle.up().await);
+    });
+}
+
+/// Keys that take their time, as an RSA key does on a busy machine.
+struct Slow(VirtualClock);
+
+impl KeyMint for Slow {
+    fn mint(&self, kind: KeyKind) -> BoxFuture<'_, Result<PrivateKey, MintError>> {
+        Box::pin(async move {
+            self.0.sleep(Duration::from_secs(3)).await;
+            SystemKeyMint.mint(kind).await
+        })
+    }
+}
+
+/// Goal: the image is downloaded while the bundle is minted, and nothing else is made before that is sealed. Method: keys that take their time, and when each
+/// step began and ended.
+#[test]
+fn the_image_is_downloaded_while_the_bundle_is_minted() {
+    in_virtual_time(async |clock| {
+        let mut castle = Castle::new(Room::new(blueprint(&["pve"], Version::Nine), &quick(1, 0), door(clock)));
+        castle.mint = Arc::new(Slow(*clock));
+        let report = castle.up().await;
+        done(&report);
+        let span = |kind: &str| report.timeline.spans.iter().find(|span| &*span.step.kind == kind).unwrap();
+        let began = |kind: &str| span(kind).ready + span(kind).waited;
+        let sealed = began("bundle") + span("bundle").worked;
+        assert!(span("bundle").worked > Duration::from_secs(10), "{:?}", span("bundle"));
+        assert!(began("download") < Duration::from_secs(1), "{:?}", span("download"));
+        assert!(began("image") >= sealed && began("vm") >= sealed, "{:#?}", report.timeline.spans);
     });
 }

@@ -162,7 +162,7 @@ fn each_privilege_that_is_revoked_is_named_and_nothing_else() {
     let text = file(2, &[TWO, POOL]);
     let granted = Granted::of(&text, Version::Nine);
     let site = Site::of(&castle_spec::read(text.as_bytes()).castle.unwrap());
-    let all = requirements(&needs(&site), release(Version::Nine));
+    let all = requirements(&needs(&site));
     for privilege in all.iter().map(|it| it.privilege).collect::<BTreeSet<_>>() {
         let paths = all.iter().filter(|it| it.privilege == privilege).map(|it| it.path.as_str()).collect();
         let findings = in_virtual_time(async |clock| {

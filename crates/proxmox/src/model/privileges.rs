@@ -36,8 +36,6 @@ pub struct Needs {
     pub vlan: Option<u32>,
     /// The SDN zone of the bridge; none for a bridge of the hosts themselves.
     pub zone: Option<String>,
-    /// Whether the guest agent is in the image.
-    pub agent: bool,
 }
 
 /// One privilege at one place.
@@ -127,7 +125,7 @@ const GUESTS: [(&str, &str); 12] = [
 
 /// All that a castle needs, place by place.
 #[must_use]
-pub fn requirements(needs: &Needs, release: Release) -> Vec<Requirement> {
+pub fn requirements(needs: &Needs) -> Vec<Requirement> {
     let pool = needs.pool.as_ref().map(|pool| format!("/pool/{pool}"));
     let guests = |path: &str, privilege, reason| Requirement {
         guests: Some(needs.vmids.clone()),
@@ -135,14 +133,6 @@ pub fn requirements(needs: &Needs, release: Release) -> Vec<Requirement> {
     };
     let home = pool.as_deref().unwrap_or(ALL_GUESTS);
     let mut all: Vec<Requirement> = GUESTS.map(|(privilege, reason)| guests(home, privilege, reason)).into();
-    if needs.agent {
-        let (privilege, instead): (_, &[&str]) = if release.major < 9 {
-            ("VM.Monitor", &[])
-        } else {
-            ("VM.GuestAgent.Audit", &["VM.GuestAgent.Unrestricted"])
-        };
-        all.push(Requirement { instead, ..guests(home, privilege, "to ask the guest agent").optional() });
-    }
     if let Some(pool) = &pool {
         all.push(Requirement::new(pool, "Pool.Audit", "to see the pool"));
     }
@@ -195,7 +185,7 @@ pub fn missing(requirements: &[Requirement], granted: &Privileges) -> Vec<Requir
 /// `user` is made if need be: `castle@pve`. Rights of a token are those that both it and its user have, so both are given them.
 #[must_use]
 pub fn pveum(needs: &Needs, release: Release, user: &str, castle: &str) -> Vec<String> {
-    let all = requirements(needs, release);
+    let all = requirements(needs);
     let token = token_name(castle);
     let mut roles: Vec<(String, String, BTreeSet<&str>)> = Vec::new();
     for Requirement { path, privilege, .. } in &all {

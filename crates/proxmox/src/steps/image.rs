@@ -50,15 +50,15 @@ impl Image {
         format!("{}{}-{}.qcow2", Self::file_prefix(castle), self.name, self.host)
     }
 
-    fn volume(&self, castle: &CastleId) -> String {
+    pub(super) fn volume(&self, castle: &CastleId) -> String {
         format!("{}:import/{}", self.storage, self.file(castle))
     }
 
-    fn tags(&self, castle: &CastleId) -> BTreeSet<String> {
+    pub(super) fn tags(&self, castle: &CastleId) -> BTreeSet<String> {
         let mut tags = Mark::tags_of(castle);
         // An image outlives a life of its castle.
         let castle = CastleId { generation: 0, ..castle.clone() };
-        tags.insert(digest_tag(&castle, &format!("{}\n{:?}", self.name, self.hardware)));
+        tags.insert(digest_tag(&castle, &format!("image 1\nname: {}\n{}", self.name, self.hardware.told())));
         tags
     }
 }

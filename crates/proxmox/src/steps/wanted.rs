@@ -42,6 +42,21 @@ pub struct Hardware {
     pub agent: bool,
 }
 
+impl Hardware {
+    /// All of it, for the digest of an image: as of a guest, line by line and by name.
+    pub(crate) fn told(&self) -> String {
+        let Self { machine, cpu, scsi_controller, iothread, cloud_init_drive, iso, storage, bridge, vlan, agent } =
+            self;
+        let mut lines = vec![
+            format!("machine: {machine}\ncpu: {cpu}\nscsihw: {scsi_controller}\nagent: {agent}\nbridge: {bridge}"),
+            format!("storage: {storage}\niothread: {iothread}\ncloudinit: {cloud_init_drive}"),
+        ];
+        lines.extend(vlan.map(|vlan| format!("vlan: {vlan}")));
+        lines.extend(iso.iter().map(|(drive, file)| format!("iso: {drive} {file}")));
+        lines.join("\n")
+    }
+}
+
 /// A guest as it is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -147,12 +162,25 @@ impl Wanted {
     /// The tags of the guest: whose it is, and a digest of who it is and of all that is wanted of it. The list of the whole
     /// cluster shows them, so one request tells of every guest whether it is as wanted.
     pub(crate) fn tags(&self, castle: &CastleId) -> BTreeSet<String> {
+        let mut tags = Mark::tags_of(castle);
+        tags.insert(digest_tag(castle, &self.told()));
+        tags
+    }
+
+    /// All that is wanted, for the digest: line by line and by name, so that no change of these types is one of every guest. What a later castle adds is left
+    /// out where a guest is as it was without; anything else is another format.
+    fn told(&self) -> String {
         let Self { system, data, pool, hardware, .. } = self;
         let Hardware { storage, iothread, cloud_init_drive, iso, .. } = hardware;
-        let rest = (system, data, pool, storage, iothread, cloud_init_drive, iso);
-        let mut tags = Mark::tags_of(castle);
-        tags.insert(digest_tag(castle, &format!("{:?}\n{:?}\n{rest:?}", self.plain(), self.composed())));
-        tags
+        let mut lines = vec!["guest 1".to_owned()];
+        lines.extend(self.plain().into_iter().map(|(option, value)| format!("{option}: {value}")));
+        lines.extend(self.composed().into_iter().map(|(option, (_, value))| format!("{option}: {value}")));
+        lines
+            .push(format!("storage: {storage}\nsystem: {system}\niothread: {iothread}\ncloudinit: {cloud_init_drive}"));
+        lines.extend(data.map(|size| format!("data: {size}")));
+        lines.extend(pool.iter().map(|pool| format!("pool: {pool}")));
+        lines.extend(iso.iter().map(|(drive, file)| format!("iso: {drive} {file}")));
+        lines.join("\n")
     }
 
     /// Whether the list of the cluster alone tells that nothing is to be done. The tags tell it, which are as of now. What else is

@@ -22,10 +22,14 @@ const READY: Duration = Duration::from_secs(60);
 /// How long an etcd that was told to begin may take until it has data: its image may have to be pulled first.
 const PULLING: Duration = Duration::from_secs(5 * 60);
 
+/// What to do about control planes that may have an etcd, and that nobody can ask.
+const PUT_BACK: &str = "put them back into castle.yaml (nodes.controlPlanes), where they were made, and run this again";
+
 /// Starts etcd on the control plane that was chosen for it, once in the life of a cluster.
 ///
-/// That it has begun is remembered outside of the nodes; with that, this step never begins it. Without it every control plane is asked
-/// first, and must show that it has no data of etcd: one that does not answer, or whose disk is not mounted yet, may have some.
+/// That it has begun is remembered outside of the nodes; with that, this step never begins it. Without it every control plane that was made
+/// in this life is asked first, and must show that it has no data of etcd: one that does not answer, or whose disk is not mounted yet, may have
+/// some, and so may one that the file does not name any more.
 pub struct Bootstrap {
     wire: Arc<Wire>,
     control_planes: ControlPlanes,
@@ -110,6 +114,11 @@ impl Bootstrap {
                 Err(fault) => silent = silent.or(Some(fault)),
             }
         }
+        if self.remembered.began.is_none()
+            && let Some(fault) = self.objection()
+        {
+            return Err(fault);
+        }
         let is_looking = self.wire.is_looking();
         let is_anyone_expected = configured.iter().any(|node| node.how == How::Expected);
         match (silent, &self.remembered.began) {
@@ -175,8 +184,37 @@ impl Bootstrap {
         }
     }
 
+    /// Why it begins nowhere, whatever the control planes of the file say.
+    fn objection(&self) -> Option<Fault> {
+        if !self.remembered.others.is_empty() {
+            let evidence = format!("may have begun on control planes that nobody can ask: {}", self.others());
+            return Some(
+                Fault::guard("etcd", evidence)
+                    .next(format!("{PUT_BACK}; or begin anew, without what is on them: castle down, then castle up")),
+            );
+        }
+        let name = self.remembered.first.as_deref()?;
+        if self.first().is_some() {
+            return None;
+        }
+        let evidence = format!("begins on {name} in this life of the castle, and the file does not name it");
+        Some(Fault::guard("etcd", evidence).next(format!("name {name} in castle.yaml again")))
+    }
+
+    /// Control planes that nobody asks.
+    fn others(&self) -> String {
+        self.remembered.others.join(", ")
+    }
+
     /// It has begun, and nobody has its data any more.
     fn lost(&self, evidence: &str) -> Fault {
+        if !self.remembered.others.is_empty() {
+            let evidence = format!(
+                "is on none of the control planes that castle.yaml names: {evidence}, and others may have it: {}",
+                self.others()
+            );
+            return Fault::guard("etcd", evidence).next(PUT_BACK);
+        }
         let names: Vec<&str> = self.control_planes.all().iter().map(|whom| whom.name.as_str()).collect();
         let evidence =
             format!("is lost: {evidence}, and none of its control planes has its data: {}", names.join(", "));
@@ -237,9 +275,7 @@ impl Step for Bootstrap {
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             let Some(first) = self.first() else {
-                let name = self.remembered.first.as_deref().unwrap_or("nobody");
-                let evidence = format!("begins on {name} in this life of the castle, and the file does not name it");
-                return Err(Fault::guard("etcd", evidence).next(format!("name {name} in castle.yaml again")));
+                return Err(Fault::guard("etcd", "there is no control plane to begin on"));
             };
             self.wire.contact(first, keys)?.running().bootstrap().await?;
             self.is_told.store(true, Ordering::Relaxed);

@@ -22,6 +22,9 @@ pub struct Remembered {
     pub first: Option<String>,
     /// What says that it has begun, for people: the state, the vault, a mark, or a node that has its data. With that, it never begins again.
     pub began: Option<String>,
+    /// Control planes of this life that nobody asks, for people: the file does not name them, or they are not to be seen where they were made. They may
+    /// have what the others have not.
+    pub others: Vec<String>,
 }
 
 /// The control planes of a castle, and the ways to them.

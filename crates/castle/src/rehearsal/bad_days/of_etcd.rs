@@ -317,6 +317,129 @@ fn killed_between_the_bootstrap_and_its_note_and_the_machine_is_lost() {
     });
 }
 
+/// Killed after the call and before its note, and then the file is edited: what lives on nodes that it does not name any more is nobody's to begin again.
+fn edited_after_the_bootstrap(count: &str, happens: impl Fn(&Life) + Sync, (verbs, words): (&[&str], &[&str])) {
+    in_worlds(&three(), &SEEDS[..2], async |life| {
+        let at = At::Change(Box::new(|change| change.starts_with("Bootstrap")));
+        life.run_killed(&["up"], Kill { at, moment: Moment::After, loss: Loss::None }).await;
+        assert_eq!(bootstraps(&life), 1);
+        life.clock().sleep(Duration::from_secs(180)).await;
+        let before = identity(&life);
+        edit(&life, "count: 3", count);
+        happens(&life);
+        for verb in verbs {
+            life.tally.changes();
+            hold(&life.run(&[verb]).await, Exit::Refused, words);
+            assert_eq!(life.tally.changes(), Vec::<String>::new(), "{verb}");
+        }
+        assert_eq!((life.datacenter.cluster("blue").unwrap().etcds.len(), identity(&life)), (1, before.clone()));
+        edit(&life, "count: 3", "count: 3");
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!((bootstraps(&life), identity(&life)), (0, before));
+        assert_eq!(life.datacenter.cluster("blue").unwrap().etcds.len(), 1);
+    });
+}
+
+#[test]
+fn the_first_loses_its_etcd_and_the_file_names_the_others_no_more() {
+    let happens = |life: &Life| assert!(life.datacenter.lose_etcd_member(vmid(life, "blue-cp-1")));
+    let words = [
+        "etcd: may have begun on control planes that nobody can ask: blue-cp-2 (VM 1001), blue-cp-3 (VM 1002)",
+        "put them back into castle.yaml (nodes.controlPlanes)",
+    ];
+    // A while later it has joined the others again.
+    edited_after_the_bootstrap("count: 1", happens, (&["up"], &words));
+}
+
+/// The same, and the marks of the others are gone: castle has written down that it made them.
+#[test]
+fn the_first_loses_its_etcd_and_the_others_their_marks() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        let at = At::Change(Box::new(|change| change.starts_with("Bootstrap")));
+        life.run_killed(&["up"], Kill { at, moment: Moment::After, loss: Loss::None }).await;
+        life.clock().sleep(Duration::from_secs(180)).await;
+        bootstraps(&life);
+        edit(&life, "count: 3", "count: 1");
+        assert!(life.datacenter.lose_etcd_member(vmid(&life, "blue-cp-1")));
+        for name in ["blue-cp-2", "blue-cp-3"] {
+            // Of their notes; their tags tell nobody what they are.
+            assert!(life.datacenter.change_guest(vmid(&life, name), &[("description", Some("ask Ann"))]));
+        }
+        hold(&life.run(&["up"]).await, Exit::Refused, &["blue-cp-2 (VM 1001 on pve), blue-cp-3 (VM 1002 on pve)"]);
+        assert_eq!(bootstraps(&life), 0);
+    });
+}
+
+/// Another machine would be the first: the one that was told to begin has another number than the file gives it now.
+#[test]
+fn the_file_makes_another_machine_the_first() {
+    in_worlds(&three(), &SEEDS[..2], async |life| {
+        let at = At::Change(Box::new(|change| change.starts_with("Bootstrap")));
+        life.run_killed(&["up"], Kill { at, moment: Moment::After, loss: Loss::None }).await;
+        let others = "  overrides: {blue-cp-1: {vmid: 1020, address: 127.42.0.14}}\nstorage: none";
+        edit(&life, "storage: none", others);
+        for verb in ["plan", "up"] {
+            life.tally.changes();
+            hold(&life.run(&[verb]).await, Exit::Refused, &["control planes that nobody can ask: blue-cp-1 (VM 1000)"]);
+            assert_eq!(life.tally.changes(), Vec::<String>::new(), "{verb}");
+        }
+        edit(&life, "storage: none", "storage: none");
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!((bootstraps(&life), life.datacenter.cluster("blue").unwrap().etcds.len()), (0, 1));
+    });
+}
+
+/// None of those that were made is one that the file names.
+#[test]
+fn the_file_names_other_machines() {
+    let words = ["none of the control planes of the file is to be seen", "VM 1000 (blue-cp-1), VM 1001 (blue-cp-2)"];
+    edited_after_the_bootstrap("count: 3, firstVmid: 1020", |_| (), (&["plan", "up"], &words));
+}
+
+/// It has begun, the file names one of three, and that one has lost what it had: the others have it.
+#[test]
+fn the_others_have_what_the_one_of_the_file_has_lost() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let before = identity(&life);
+        edit(&life, "count: 3", "count: 1");
+        assert!(life.datacenter.lose_etcd_member(vmid(&life, "blue-cp-1")));
+        bootstraps(&life);
+        for verb in ["plan", "up"] {
+            let told = life.run(&[verb]).await;
+            hold(&told, Exit::Refused, &["others may have it: blue-cp-2 (VM 1001), blue-cp-3 (VM 1002)"]);
+            assert!(!told.printed.text.contains("castle down"), "{}", told.printed.text);
+        }
+        assert_eq!((bootstraps(&life), identity(&life)), (0, before));
+    });
+}
+
+/// A castle without a vault, whose state is lost: its marks alone tell that its etcd has begun.
+#[test]
+fn marks_alone_keep_an_etcd_from_beginning_again() {
+    let text = THREE
+        .replace("serviceAccountKey: p256}", "serviceAccountKey: p256, bundle: 'file:bundle.yaml'}")
+        .replace("secrets: embedded\n", "");
+    let lost = ["etcd: is lost: the mark on VM 1000", "says that it began on blue-cp-1"];
+    let wiped: &(dyn Fn(&Life) + Sync) = &|life| {
+        control_planes(life).into_iter().for_each(|vmid| assert!(life.datacenter.lose_etcd_member(vmid)));
+    };
+    let off: &(dyn Fn(&Life) + Sync) = &|life| {
+        control_planes(life).into_iter().for_each(|vmid| life.datacenter.switch(vmid, false));
+    };
+    for (happens, expected, words) in [(wiped, Exit::Refused, lost.as_slice()), (off, Exit::Done, &[])] {
+        in_worlds(&written(&text), &SEEDS[..1], async |life| {
+            hold(&life.run(&["up"]).await, Exit::Done, &[]);
+            forget(&life);
+            bootstraps(&life);
+            happens(&life);
+            let up = life.run(&["up"]).await;
+            hold(&up, expected, words);
+            assert_eq!(bootstraps(&life), 0, "{}", up.printed.text);
+        });
+    }
+}
+
 #[test]
 fn a_castle_that_keeps_its_identity_begins_its_etcd_once_more() {
     in_worlds(&three(), &SEEDS[..1], async |life| {

@@ -1,11 +1,12 @@
 //! Files that are edited so that machines have to restart: they do so one after the other, and the castle serves all the time.
 
+use castle_datacenter::Stage;
 use castle_kubernetes::client::Mode;
 use castle_kubernetes::model::{Kind, Object};
 use castle_rehearsal::{Loss, Moment};
 use serde_json::{Value, json};
 
-use super::super::fixture::person;
+use super::super::fixture::{person, written_with};
 use super::super::life::{At, Kill};
 use super::*;
 
@@ -43,7 +44,8 @@ impl Watched {
         let away = guests.iter().filter(|(vmid, guest)| {
             let is_node = boots.iter().any(|node| node.vmid == **vmid);
             let serves = cluster.api_servers.get(*vmid).copied().unwrap_or(true);
-            is_node && (!guest.running || !serves)
+            let restarts = boots.iter().any(|node| node.vmid == **vmid && node.stage != Some(Stage::Running));
+            is_node && (!guest.running || !serves || restarts)
         });
         self.away = self.away.max(away.count());
     }
@@ -104,6 +106,38 @@ fn machines_restart_one_after_the_other_and_the_castle_serves_all_the_time() {
         let again = life.run(&["up"]).await;
         assert_eq!(again.printed.result["result"], "unchanged", "{}", again.printed.text);
         assert_eq!(restarted(&life).len(), 5);
+    });
+}
+
+/// A configuration that nodes take up only as they start: planned as what it is, and one after the other.
+#[test]
+fn a_configuration_that_restarts_nodes_is_rolled() {
+    let patched = large().replace("serviceAccountKey: p256}", "serviceAccountKey: p256, patches: [all.yaml]}");
+    let script = written_with(&patched, "all.yaml", "machine: {sysctls: {vm.swappiness: '1'}}\n");
+    in_worlds(&script, &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let patch = life.script.file.with_file_name("all.yaml");
+        life.disk().tamper(&patch, b"machine: {sysctls: {vm.swappiness: '1'}, udev: {rules: ['# none']}}\n".to_vec());
+        let plan = life.run(&["plan"]).await;
+        let names = ["blue-cp-1", "blue-cp-2", "blue-cp-3", "blue-worker-1", "blue-worker-2"];
+        let turns = names.map(|name| format!("platform/configure/{name}"));
+        hold(&plan, Exit::Done, &turns.each_ref().map(String::as_str));
+        let planned = plan.printed.result["actions"].as_array().cloned().unwrap_or_default();
+        for turn in &turns {
+            let of_turn: Vec<_> = planned.iter().filter(|change| change["step"] == turn.as_str()).collect();
+            assert!(of_turn.iter().any(|change| change["impact"] == "reboot"), "{turn}: {}", plan.printed.result);
+        }
+        let boot = |name: &str| {
+            let node = life.datacenter.object("blue", "nodes", "", name).unwrap();
+            node["status"]["nodeInfo"]["bootID"].as_str().unwrap().to_owned()
+        };
+        let before = names.map(boot);
+        let (up, seen) = watched(&life, &["up"]).await;
+        hold(&up, Exit::Done, &[]);
+        assert_eq!((seen.served, seen.away), (Some(2), 1), "{}", up.printed.text);
+        assert!(names.map(boot).iter().zip(&before).all(|(now, before)| now != before), "{before:?}");
+        let again = life.run(&["up"]).await;
+        assert_eq!(again.printed.result["result"], "unchanged", "{}", again.printed.text);
     });
 }
 

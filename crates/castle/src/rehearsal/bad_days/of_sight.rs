@@ -70,6 +70,55 @@ fn a_blind_token_ends_no_life() {
     });
 }
 
+/// A castle stands, and nothing of it is to be seen where castle looks: `up` and `plan` refuse, say whom they expected, where and as whom they looked, and the
+/// ways on; and nothing is made.
+fn unseen(happens: impl AsyncFn(&Life) + Sync, is_back: bool) {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        happens(&life).await;
+        let before = guests(&life);
+        let words = [
+            "stands by its state, and none of its machines is to be seen: blue-cp-1 (VM 1000 on pve), blue-cp-2 (VM 1001 on pve)",
+            "looked at ",
+            "castle@pve!",
+            "mend the endpoint or the token in castle.yaml",
+            "castle down --forget-secrets blue ends this life",
+        ];
+        for verb in [["plan"].as_slice(), &["plan", "--deep"], &["up"], &["up", "--deep", "--yes"]] {
+            life.tally.changes();
+            let told = life.run(verb).await;
+            hold(&told, Exit::Refused, &words);
+            assert_eq!(told.printed.result["result"], "refused", "{}", told.printed.result);
+            assert_eq!((life.tally.changes(), guests(&life)), (Vec::new(), before.clone()), "{verb:?}");
+        }
+        if is_back {
+            blind(&life, false);
+            hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+        }
+    });
+}
+
+#[test]
+fn a_blind_token_makes_nothing() {
+    unseen(async |life| blind(life, true), true);
+}
+
+/// Neither is there room for the castle where castle looks: that is not what is told.
+#[test]
+fn whoever_looks_in_the_wrong_place_is_not_told_to_make_room_there() {
+    let elsewhere = async |life: &Life| {
+        blind(life, true);
+        life.datacenter.fill_storage("pve", "local-lvm", 1 << 30);
+    };
+    unseen(elsewhere, true);
+}
+
+/// Everything is deleted by hand, images and strangers too: as on another hypervisor at the same endpoint.
+#[test]
+fn an_empty_hypervisor_makes_nothing() {
+    unseen(async |life| guests(life).into_iter().for_each(|vmid| assert!(life.datacenter.remove_guest(vmid))), false);
+}
+
 /// What a raise was about to make is known before the first of it is made: it need not have ended well.
 #[test]
 fn a_raise_that_never_ended_is_not_forgotten_by_who_sees_nothing() {

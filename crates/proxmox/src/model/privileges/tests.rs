@@ -18,7 +18,6 @@ fn needs(pool: Option<&str>) -> Needs {
         bridge: "vmbr0".into(),
         vlan: None,
         zone: None,
-        agent: true,
     }
 }
 
@@ -55,7 +54,7 @@ fn a_privilege_counts_where_it_is_listed_or_passed_on_from_the_nearest_place() {
 
 #[test]
 fn rights_to_guests_hold_by_their_pool_or_for_every_number() {
-    let audit = |pool| requirements(&needs(pool), NINE).into_iter().find(|it| it.privilege == "VM.Audit").unwrap();
+    let audit = |pool| requirements(&needs(pool)).into_iter().find(|it| it.privilege == "VM.Audit").unwrap();
     let (all, pool) = (Some("/vms".to_owned()), Some("/pool/blue".to_owned()));
     let each = [("/vms/421", "VM.Audit"), ("/vms/422", "VM.Audit"), ("/vms/423", "VM.Audit"), ("/vms/424", "VM.Audit")];
     for (name, paths, expected) in [
@@ -77,8 +76,7 @@ fn rights_to_guests_hold_by_their_pool_or_for_every_number() {
 
 #[test]
 fn places_follow_the_castle() {
-    let paths =
-        |needs: &Needs| -> BTreeSet<String> { requirements(needs, NINE).into_iter().map(|it| it.path).collect() };
+    let paths = |needs: &Needs| -> BTreeSet<String> { requirements(needs).into_iter().map(|it| it.path).collect() };
     let tagged = Needs { vlan: Some(30), iso: Some("local".into()), images: "local-lvm".into(), ..needs(None) };
     let expected = [
         "/",
@@ -111,13 +109,13 @@ fn what_is_asked_for_exists_in_its_release() {
         ));
         return;
     }
-    for (file, release) in [("pve-api-schema.json", NINE), ("pve-api-schema-8.json", EIGHT)] {
+    for file in ["pve-api-schema.json", "pve-api-schema-8.json"] {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();
         let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
         let known: BTreeSet<&str> =
             schema["_privileges"].as_array().unwrap().iter().filter_map(|it| it.as_str()).collect();
         for pool in [None, Some("blue")] {
-            for requirement in requirements(&needs(pool), release) {
+            for requirement in requirements(&needs(pool)) {
                 assert!(known.contains(requirement.privilege), "{file}: {}", requirement.privilege);
             }
         }
@@ -145,13 +143,12 @@ fn the_commands_give_just_what_is_needed() {
     # Can be left out: Datastore.Allocate (to remove the download once it has become an image).
     # Can be left out: Sys.Audit (free memory, so that nodes go where they fit).
     # Can be left out: Sys.Audit (to see whether the cluster has a quorum).
-    # Can be left out: VM.GuestAgent.Audit (to ask the guest agent).
     pveum role add castle-blue-cluster
     pveum role modify castle-blue-cluster --privs 'Sys.Audit'
     pveum role add castle-blue-disks
     pveum role modify castle-blue-disks --privs 'Datastore.AllocateSpace'
     pveum role add castle-blue-guests
-    pveum role modify castle-blue-guests --privs 'Pool.Audit VM.Allocate VM.Audit VM.Clone VM.Config.CDROM VM.Config.CPU VM.Config.Cloudinit VM.Config.Disk VM.Config.HWType VM.Config.Memory VM.Config.Network VM.Config.Options VM.GuestAgent.Audit VM.PowerMgmt'
+    pveum role modify castle-blue-guests --privs 'Pool.Audit VM.Allocate VM.Audit VM.Clone VM.Config.CDROM VM.Config.CPU VM.Config.Cloudinit VM.Config.Disk VM.Config.HWType VM.Config.Memory VM.Config.Network VM.Config.Options VM.PowerMgmt'
     pveum role add castle-blue-hosts
     pveum role modify castle-blue-hosts --privs 'Sys.AccessNetwork Sys.Audit'
     pveum role add castle-blue-images
@@ -187,13 +184,12 @@ fn without_a_pool_and_on_the_older_release_the_commands_differ() {
     # Can be left out: Datastore.Allocate (to remove the download once it has become an image).
     # Can be left out: Sys.Audit (free memory, so that nodes go where they fit).
     # Can be left out: Sys.Audit (to see whether the cluster has a quorum).
-    # Can be left out: VM.Monitor (to ask the guest agent).
     pveum role add castle-blue-cluster
     pveum role modify castle-blue-cluster --privs 'Sys.Audit'
     pveum role add castle-blue-disks
     pveum role modify castle-blue-disks --privs 'Datastore.AllocateSpace'
     pveum role add castle-blue-guests
-    pveum role modify castle-blue-guests --privs 'VM.Allocate VM.Audit VM.Clone VM.Config.CDROM VM.Config.CPU VM.Config.Cloudinit VM.Config.Disk VM.Config.HWType VM.Config.Memory VM.Config.Network VM.Config.Options VM.Monitor VM.PowerMgmt'
+    pveum role modify castle-blue-guests --privs 'VM.Allocate VM.Audit VM.Clone VM.Config.CDROM VM.Config.CPU VM.Config.Cloudinit VM.Config.Disk VM.Config.HWType VM.Config.Memory VM.Config.Network VM.Config.Options VM.PowerMgmt'
     pveum role add castle-blue-hosts
     pveum role modify castle-blue-hosts --privs 'Sys.AccessNetwork Sys.Audit'
     pveum role add castle-blue-images

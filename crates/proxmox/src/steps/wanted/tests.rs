@@ -1,3 +1,4 @@
+use super::super::Image;
 use super::*;
 
 fn castle() -> CastleId {
@@ -164,6 +165,34 @@ fn the_digest_tells_everything_that_is_wanted_but_not_where() {
         tag.len() <= 40 && tag.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
     };
     assert!(usual.iter().all(fits), "{usual:?}");
+}
+
+/// Guests and images bear these tags, and downloads these names: another castle finds them again by them. Whatever changes here shows every guest as drift,
+/// or leaves every download lying, after an update.
+#[test]
+fn what_is_found_again_is_as_it_was_recorded() {
+    let recorded = "guest 1\nballoon: 0\nboot: order=scsi0\ncores: 4\nmemory: 8192\nname: blue-worker-1\nnameserver: 192.168.1.1 1.1.1.1\nonboot: 1\n\
+                    ostype: l26\nscsihw: virtio-scsi-single\nserial0: socket\nagent: 1\ncpu: x86-64-v2-AES\n\
+                    ipconfig0: ip=192.168.1.214/24,gw=192.168.1.1\nmachine: q35\nnet0: virtio=02:9B:0A:AB:F4:61,bridge=vmbr0,tag=7\nstorage: local-lvm\n\
+                    system: 32768\niothread: true\ncloudinit: ide2\ndata: 102400\niso: ide0 local:iso/rescue.iso";
+    assert_eq!(wanted().told(), recorded);
+    let all = |tags: BTreeSet<String>| tags.into_iter().collect::<Vec<_>>().join(";");
+    assert_eq!(all(wanted().tags(&castle())), "castle;castle-blue-proxmox;castle-is-1bac578b857b");
+    let image = Image {
+        name: "talos-v1.13.9-e187c9b90f77".into(),
+        url: String::new(),
+        sha256: None,
+        host: "pve".into(),
+        slots: [431, 432],
+        storage: "local".into(),
+        pool: None,
+        hardware: wanted().hardware,
+        can_link: true,
+        is_needed: true,
+    };
+    assert_eq!(all(image.tags(&castle())), "castle;castle-blue-proxmox;castle-is-a8ac2c116df9");
+    let volume = "local:import/castle-blue-proxmox-0123456789abcdef-talos-v1.13.9-e187c9b90f77-pve.qcow2";
+    assert_eq!(image.volume(&castle()), volume);
 }
 
 #[test]

@@ -1,0 +1,145 @@
+//! Small files that castle keeps for itself beside the state: of what earlier runs tell. Each has a format: one of a newer castle is known as such, and left
+//! as it is; one that nobody can read is kept aside before another takes its place.
+
+use std::path::{Path, PathBuf};
+
+use castle_seams::Disk;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The format of all of them.
+const FORMAT: u64 = 1;
+
+/// What a file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Note<T> {
+    /// There is none, or it cannot be read now.
+    None,
+    /// This.
+    Read(T),
+    /// Nothing that anybody could use.
+    Damaged(Vec<u8>),
+    /// Something that only a newer castle knows: this is its format.
+    Newer(u64),
+}
+
+impl<T> Note<T> {
+    /// What it says, if this castle can tell.
+    pub(crate) fn told(self) -> Option<T> {
+        match self {
+            Self::Read(content) => Some(content),
+            Self::None | Self::Damaged(_) | Self::Newer(_) => None,
+        }
+    }
+}
+
+/// A file as it is written.
+#[derive(Serialize, Deserialize)]
+struct Written<T> {
+    format: u64,
+    #[serde(flatten)]
+    content: T,
+}
+
+/// Why a file that castle announces something in, or remembers something by, is not for this one.
+pub(crate) fn newer(file: &Path, format: u64) -> String {
+    format!("{} is a newer castle's (it has format {format}, this one knows {FORMAT}): use that one", file.display())
+}
+
+/// What a file of at most so many bytes says.
+pub(crate) fn read<T: DeserializeOwned>(disk: &dyn Disk, file: &Path, limit: u64) -> Note<T> {
+    match disk.read(file, limit) {
+        Ok(bytes) => of(bytes),
+        Err(_) => Note::None,
+    }
+}
+
+/// What these bytes say.
+pub(crate) fn of<T: DeserializeOwned>(bytes: Vec<u8>) -> Note<T> {
+    let Ok(note) = serde_json::from_slice::<Value>(&bytes) else { return Note::Damaged(bytes) };
+    match note["format"].as_u64() {
+        Some(format) if format > FORMAT => Note::Newer(format),
+        _ => serde_json::from_value(note).map_or(Note::Damaged(bytes), Note::Read),
+    }
+}
+
+/// The bytes of a file that says this.
+pub(crate) fn bytes<T: Serialize>(content: &T) -> Vec<u8> {
+    serde_json::to_vec(&Written { format: FORMAT, content }).unwrap_or_default()
+}
+
+/// Keeps this in a file, unless what is there is a newer castle's. That it cannot be kept is no failure: it is for people and for predictions.
+pub(crate) fn keep<T: Serialize + DeserializeOwned>(disk: &dyn Disk, file: &Path, limit: u64, content: &T) {
+    match read::<T>(disk, file, limit) {
+        Note::Newer(_) => return,
+        Note::Damaged(bytes) if disk.replace(&aside(file), &bytes, 0o600).is_err() => return,
+        Note::None | Note::Read(_) | Note::Damaged(_) => {}
+    }
+    let _ = disk.replace(file, &bytes(content), 0o600);
+}
+
+/// Where what nobody can read is kept.
+fn aside(file: &Path) -> PathBuf {
+    file.with_extension("json.damaged")
+}
+
+#[cfg(test)]
+mod tests {
+    use castle_engine::{Predictions, Timeline};
+    use castle_rehearsal::ModelDisk;
+
+    use super::*;
+    use crate::embedded::Serving;
+
+    #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+    struct Times {
+        times: Vec<u32>,
+    }
+
+    const LIMIT: u64 = 1 << 10;
+
+    fn kept(found: Option<&str>) -> (Note<Times>, Vec<(String, String)>) {
+        let (disk, file) = (ModelDisk::default(), Path::new("/own/times.json"));
+        if let Some(found) = found {
+            disk.tamper(file, found.as_bytes().to_vec());
+        }
+        let told = read(&disk, file, LIMIT);
+        disk.create_dir_all(Path::new("/own"), 0o700).unwrap();
+        keep(&disk, file, LIMIT, &Times { times: vec![1, 2] });
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let files = disk.contents().into_iter().map(|(path, bytes)| (path.display().to_string(), text(bytes)));
+        (told, files.collect())
+    }
+
+    /// What stands in files of others is read by every castle from here on.
+    #[test]
+    fn the_recorded_notes_are_written_and_read() {
+        fn same<T: Serialize + DeserializeOwned>(recorded: &str) {
+            let Note::Read(content) = of::<T>(recorded.as_bytes().to_vec()) else { panic!("{recorded}") };
+            assert_eq!(String::from_utf8(bytes(&content)).unwrap(), recorded);
+        }
+        same::<Timeline>(
+            r#"{"format":1,"spans":[{"step":{"layer":"platform","kind":"vm","name":"blue-cp-1"},"ready":{"secs":1,"nanos":0},"waited":{"secs":0,"nanos":5},"worked":{"secs":3,"nanos":0}}],"critical_path":[]}"#,
+        );
+        same::<Predictions>(r#"{"format":1,"kinds":{"platform/vm":[{"secs":3,"nanos":0}]}}"#);
+        same::<Serving>(
+            r#"{"format":1,"address":"127.0.0.1:8006","fingerprint":"AA:BB","process":7,"hosts":["pve"],"speed":1,"is_instant":false,"vault":"127.0.0.1:8443","vault_fingerprint":"CC:DD","git":"127.0.0.1:9418","git_fingerprint":"EE:FF"}"#,
+        );
+    }
+
+    #[test]
+    fn a_note_has_a_format_and_what_is_not_ours_stays() {
+        const WRITTEN: &str = r#"{"format":1,"times":[1,2]}"#;
+        let file = |name: &str, text: &str| (format!("/own/{name}"), text.to_owned());
+        assert_eq!(kept(None), (Note::None, vec![file("times.json", WRITTEN)]));
+        let read = Note::Read(Times { times: vec![7] });
+        assert_eq!(kept(Some(r#"{"format":1,"times":[7],"more":true}"#)), (read, vec![file("times.json", WRITTEN)]));
+        let newer = r#"{"format":2,"times":"elsewhere"}"#;
+        assert_eq!(kept(Some(newer)), (Note::Newer(2), vec![file("times.json", newer)]));
+        for damaged in ["{\"format\":1,\"tim", "[7]"] {
+            let files = vec![file("times.json", WRITTEN), file("times.json.damaged", damaged)];
+            assert_eq!(kept(Some(damaged)), (Note::Damaged(damaged.as_bytes().to_vec()), files));
+        }
+    }
+}
