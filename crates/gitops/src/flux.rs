@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 
 use crate::kustomize::{self, BuildError, Built, Note};
 use crate::object::Object;
-use crate::substitute::{SubstituteError, substitute};
+use crate::substitute::{SubstituteError, UNKNOWN, substitute};
 use crate::tree::{Tree, joined};
 use crate::yaml;
 
 pub use forest::{Forest, Group};
 pub(crate) use forest::{grow, is_elsewhere, source};
 pub(crate) use makers::{Made, possible_maker, possible_maker_besides};
-pub(crate) use variables::{Source, Sources, is_unknown, of as sources_of};
+pub(crate) use variables::{Source, Sources, of as sources_of};
 
 /// The group of Flux's Kustomizations.
 pub(crate) const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io";
@@ -149,7 +149,7 @@ fn substituted(object: &Object, variables: &Variables) -> Result<(Value, BTreeSe
     let text = match substitute(&source, &variables.values) {
         Err(SubstituteError::Missing(names)) if variables.is_open => {
             let mut guessed = variables.values.clone();
-            guessed.extend(names.into_iter().map(|name| (name, variables::UNKNOWN.to_owned())));
+            guessed.extend(names.into_iter().map(|name| (name, UNKNOWN.to_owned())));
             substitute(&source, &guessed)
         }
         Err(SubstituteError::Missing(names)) if variables.is_lenient => {

@@ -19,9 +19,9 @@ mod transform;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::flux::is_unknown;
 use crate::git::is_ssh;
 use crate::object::Object;
+use crate::substitute::is_unknown;
 use crate::tree::{Tree, joined};
 use crate::yaml::Lines;
 use file::{Kustomization, Read};

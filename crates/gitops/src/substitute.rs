@@ -14,6 +14,14 @@ use change::Change;
 /// How deep defaults may nest in defaults.
 const MAX_DEPTH: usize = 32;
 
+/// What stands for a value that only the cluster will know.
+pub(crate) const UNKNOWN: &str = "castle-does-not-know";
+
+/// Whether a text holds a value that only the cluster will know: nobody can tell from here what it names.
+pub(crate) fn is_unknown(text: &str) -> bool {
+    text.contains(UNKNOWN)
+}
+
 /// Why a text cannot be substituted.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum SubstituteError {

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::Value;
 
 use super::makers::{Made, possible_maker};
-use super::variables::{self, Sources, is_unknown};
+use super::variables::{self, Sources};
 use super::{HELM, KUSTOMIZE, SOURCE, Variables, folder, inline, outcome};
 use crate::kustomize::{BuildError, Note};
 use crate::object::{Object, Reference};
+use crate::substitute::is_unknown;
 use crate::tree::Tree;
 
 /// How many Kustomizations are followed.

@@ -7,14 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::object::Object;
-
-/// What stands for a value that only the cluster will know.
-pub(super) const UNKNOWN: &str = "castle-does-not-know";
-
-/// Whether a text holds a value that only the cluster will know: nobody can tell from here what it names.
-pub(crate) fn is_unknown(text: &str) -> bool {
-    text.contains(UNKNOWN)
-}
+use crate::substitute::UNKNOWN;
 
 /// A ConfigMap or Secret that variables can be taken from.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

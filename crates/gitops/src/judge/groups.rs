@@ -1,9 +1,10 @@
 //! The Kustomizations themselves: whether they can be built, in which order, and how they go on after a failure.
 
 use super::{Case, Code, Finding, unless_made_by};
-use crate::flux::{Group, KUSTOMIZE, folder, is_unknown, possible_maker_besides};
+use crate::flux::{Group, KUSTOMIZE, folder, possible_maker_besides};
 use crate::kustomize::{FILES, Note};
 use crate::object::Object;
+use crate::substitute::is_unknown;
 
 pub(super) fn judge(case: &mut Case<'_>) {
     let mut found = Vec::new();

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Case, Code, Finding};
-use crate::flux::{Group, HELM, is_elsewhere, is_unknown};
+use crate::flux::{Group, HELM, is_elsewhere};
 use crate::object::Object;
+use crate::substitute::is_unknown;
 
 pub(super) fn judge(case: &mut Case<'_>) {
     let mut makers: BTreeMap<&str, Vec<&Group>> = BTreeMap::new();

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Case, Code, Finding};
-use crate::flux::{Made, PROGRAMS, is_unknown};
+use crate::flux::{Made, PROGRAMS};
 use crate::object::Object;
+use crate::substitute::is_unknown;
 
 /// Something that an object needs.
 struct Need {

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::order::cycles;
 use super::{Case, Code, Finding, unless_made_by};
-use crate::flux::{Group, HELM, is_unknown, possible_maker_besides};
+use crate::flux::{Group, HELM, possible_maker_besides};
 use crate::object::{Object, Reference};
+use crate::substitute::is_unknown;
 
 pub(super) fn judge(case: &mut Case<'_>) {
     // Also those that install into another cluster: they themselves are in this one.

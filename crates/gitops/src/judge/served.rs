@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::world::define;
 use super::{Case, Code, Finding};
-use crate::flux::{Forest, Group, is_unknown};
+use crate::flux::{Forest, Group};
 use crate::kinds::{Served, of_chart};
 use crate::object::Object;
+use crate::substitute::is_unknown;
 
 /// What a group brings that serves kinds.
 struct Provider<'c> {

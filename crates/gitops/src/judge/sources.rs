@@ -1,8 +1,9 @@
 //! Sources: whoever builds or installs from one must name one that is there, in the namespace that it is in.
 
 use super::{Case, Code, Finding, unless_made_by};
-use crate::flux::{Group, HELM, SOURCE, is_unknown, possible_maker_besides, source};
+use crate::flux::{Group, HELM, SOURCE, possible_maker_besides, source};
 use crate::object::{Object, Reference};
+use crate::substitute::is_unknown;
 
 pub(super) fn judge(case: &mut Case<'_>) {
     let mut found = Vec::new();
