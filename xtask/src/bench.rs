@@ -32,7 +32,7 @@ pub(crate) fn run() -> Result<()> {
     engine()?;
     shell::run(&mut shell::program(&shell::measured_example("castle-secrets", "open")?))?;
     shell::run(&mut shell::program(&shell::measured_example("castle-layers", "configurations")?))?;
-    let mirror = shell::root().join("../shared/mirror");
+    let mirror = shell::oracles().join("mirror");
     if mirror.is_dir() {
         shell::run(shell::program(&shell::measured_example("castle-kubernetes", "speed")?).arg(&mirror))?;
         shell::run(shell::program(&shell::measured_example("castle-datacenter", "kubernetes")?).arg(mirror))?;

@@ -15,10 +15,10 @@ const PEERS_MINUTES: u64 = 6;
 /// How long planted bugs may take: which of them come first is drawn by the commit.
 const MUTANTS_MINUTES: u64 = 4;
 
-/// Names the file to which tests add what they skip: `castle_testkit::skipped`.
+/// Names the file to which tests add what they skip: `castle_testbed::skipped`.
 const SKIPPED: &str = "CASTLE_SKIPPED";
 
-/// Names what tests draw their part of many worlds by: `castle_testkit::draw`.
+/// Names what tests draw their part of many worlds by: `castle_testbed::draw`.
 const DRAW: &str = "CASTLE_DRAW";
 
 /// Returns what was not run for want of time, or of something else.

@@ -12,6 +12,12 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
+/// The folder with what others have published, which tests are held against: the same that `castle_testbed::oracles` finds.
+pub(crate) fn oracles() -> PathBuf {
+    let named = std::env::var_os("CASTLE_ORACLES").filter(|folder| !folder.is_empty());
+    named.map_or_else(|| root().join("../shared"), PathBuf::from)
+}
+
 /// A program, run from the root of the repository.
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(name);

@@ -87,7 +87,7 @@ mod tests {
     const PHRASES: &str = include_str!(concat!(env!("OUT_DIR"), "/phrases.txt"));
     /// What follows its name where it is not told to do anything.
     const PROSE: &str = "and another are as begins believe cannot changes could did does downloaded embedded examples free gave goes has in install installs is it \
-                         itself keeps kept knows leaves looked mac makes may merges moves needs neither nor of on or other owns puts reads remembers since \
+                         itself keeps kept knows leaves looked mac makes may merges moves needs neither nor of on or other owns puts reads remembers sees since \
                          smaller starts still stopped survives takes that this to upgrades wants was will worked wrote";
 
     /// What is wrong with a phrase, if it names a verb, a part of one or a flag that there is not.

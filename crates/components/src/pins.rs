@@ -127,12 +127,8 @@ mod tests {
     /// The pins are those of the mirror that the tests of all components use.
     #[test]
     fn pins_agree_with_the_mirror() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror/index.yaml");
-        let bytes = match SystemDisk.read(&path, 1 << 20) {
-            Ok(bytes) => bytes,
-            Err(error) => return castle_testkit::skipped(&error.to_string()),
-        };
-        let index = castle_yaml::parse(std::str::from_utf8(&bytes).unwrap()).unwrap().remove(0);
+        let Some(text) = castle_testbed::oracle_text("mirror/index.yaml") else { return };
+        let index = castle_yaml::parse(&text).unwrap().remove(0);
         let listed = index["manifests"].as_array().unwrap();
         assert_eq!(listed.len(), PINS.len());
         for manifest in listed {

@@ -15,7 +15,7 @@ use castle_http::Trust;
 use castle_seams::{BoxFuture, ByteStream, Clock, Dial, DialError, Disk, SystemDisk, Target};
 use castle_spec::model::ComponentOwner;
 use castle_spec::{ComponentName, WantedComponent};
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};

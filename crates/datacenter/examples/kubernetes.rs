@@ -22,7 +22,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use castle_seams::{Clock, Disk, SystemClock, SystemDisk};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::json;
 
 use crate::castle::Wanted;
@@ -98,7 +98,7 @@ async fn apply(api: &Client<'_>, folder: &Path) -> (usize, Duration) {
 }
 
 fn main() {
-    let folder = std::env::args().nth(1).unwrap_or_else(|| "../shared/mirror".to_owned());
+    let folder = std::env::args().nth(1).expect("the folder with upstream's manifests");
     in_virtual_time(async |clock| {
         let nodes = Nodes::quick(clock, 1).await;
         nodes.bring_up(&Wanted { vip: None, ..Wanted::default() }).await;

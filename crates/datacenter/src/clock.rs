@@ -52,7 +52,7 @@ impl Clock for ScaledClock {
 
 #[cfg(test)]
 mod tests {
-    use castle_testkit::in_virtual_time;
+    use castle_testbed::in_virtual_time;
 
     use super::*;
 

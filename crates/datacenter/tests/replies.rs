@@ -2,7 +2,6 @@
 #![allow(clippy::disallowed_methods, reason = "the description is on disk")]
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on should say so and stop")]
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,18 +9,13 @@ use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID
 use castle_http::header::{AUTHORIZATION, HeaderValue};
 use castle_http::{Ask, Client, Endpoint, Method, Trust};
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::Value;
 
 /// The description of a generation; nothing where it is not at hand.
 fn description(version: Version) -> Option<Value> {
     let name = if version == Version::Eight { "pve-api-schema-8.json" } else { "pve-api-schema.json" };
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
-    let Ok(text) = std::fs::read(&path) else {
-        castle_testkit::skipped(&format!("{} is not there", path.display()));
-        return None;
-    };
-    Some(serde_json::from_slice(&text).unwrap())
+    castle_testbed::oracle_text(&format!("data/{name}")).map(|text| serde_json::from_str(&text).unwrap())
 }
 
 /// What is wrong with a value, by its place.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use castle_datacenter::proxmox::api::{
     Choices, Field, Format, Operation, Permission, Version, operations as all_operations, privileges,
 };
-use castle_testkit::vendor::Vendor;
+use castle_testbed::vendor::Vendor;
 use serde_json::{Map, Value, json};
 
 #[path = "schema/judge.rs"]

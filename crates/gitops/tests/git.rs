@@ -14,7 +14,7 @@ use castle_gitops::Tree;
 use castle_gitops::git::{Commit, GitError, Login, Remote, fetch, head};
 use castle_http::Trust;
 use castle_seams::{BoxFuture, ByteStream, Dial, DialError, SystemDisk, Target};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 const TOKEN: &str = "of-no-use-anywhere-else";

@@ -9,7 +9,7 @@ use castle_datacenter::{Blueprint, Datacenter, Latencies};
 use castle_gitops::git::{GitError, Login, Remote, fetch, head};
 use castle_http::Trust;
 use castle_seams::{Clock, Dial, SystemClock, TcpDial};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 const HOST: &str = "git.example.com";
 const URL: &str = "https://git.example.com/team/castle.git";

@@ -287,7 +287,7 @@ fn the_program_answers_as_recorded() {
     let cases = cases();
     assert!(cases.len() >= 40, "the corpus has {} trees", cases.len());
     let Some(program) = std::env::var_os("FLUX_BUILD") else {
-        castle_testkit::left_to_peers("FLUX_BUILD is not set: what Flux answers was not asked again");
+        castle_testbed::left_to_peers("FLUX_BUILD is not set: what Flux answers was not asked again");
         return;
     };
     let answers = asked(&program, &cases);

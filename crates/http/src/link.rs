@@ -225,7 +225,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Context;
 
-    use castle_testkit::in_virtual_time;
+    use castle_testbed::in_virtual_time;
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
     use super::*;

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use castle_datacenter::{Blueprint, Latencies, Version};
 use castle_seams::{Clock, SystemClock};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::room::{Room, blueprint, done, file};
 

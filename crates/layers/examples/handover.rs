@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use castle_datacenter::blueprint::{ComponentLatencies, Span, WorkloadLatencies};
 use castle_engine::{Alone, Deaf, Journal, Report, Tools, Wanted, run};
 use castle_seams::{BoxFuture, Clock, Disk, Entropy};
-use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
+use castle_testbed::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
 
 use crate::keep::{Keep, full, inside_only};
 use crate::room::done;

@@ -10,8 +10,8 @@ use castle_engine::{Class, Fault};
 use castle_http::{Endpoint, Method, Trust};
 use castle_proxmox::client::{Access, Bound, Client, Token};
 use castle_proxmox::model::{ErrorClass, Form, Refusal};
-use castle_testkit::vendor::Vendor;
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::vendor::Vendor;
+use castle_testbed::{VirtualClock, in_virtual_time};
 use serde_json::json;
 
 fn datacenter(hosts: &[&str], clock: &VirtualClock) -> Datacenter {

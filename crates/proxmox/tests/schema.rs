@@ -2,23 +2,14 @@
 #![allow(clippy::disallowed_methods, reason = "the description is on disk")]
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on should say so and stop")]
 
-use std::path::Path;
-
 use castle_proxmox::model::NETWORK_MODELS;
 use serde_json::Value;
 
 /// The descriptions, where they are; they are not part of the project.
 fn schemas() -> Vec<(&'static str, Value)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    if !folder.is_dir() {
-        castle_testkit::skipped(&format!(
-            "the vendor's descriptions of its interface are not here ({})",
-            folder.display()
-        ));
-        return Vec::new();
-    }
-    let read = |name| (name, serde_json::from_str(&std::fs::read_to_string(folder.join(name)).unwrap()).unwrap());
-    ["pve-api-schema.json", "pve-api-schema-8.json"].map(read).into()
+    let read =
+        |name| Some((name, serde_json::from_str(&castle_testbed::oracle_text(&format!("data/{name}"))?).unwrap()));
+    ["pve-api-schema.json", "pve-api-schema-8.json"].into_iter().filter_map(read).collect()
 }
 
 /// The keys of the property string of a guest's parameter.

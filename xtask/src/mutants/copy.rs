@@ -45,7 +45,6 @@ impl Copy {
         let copy = Self { folder, files };
         copy.bring_up_to_date()?;
         copy.forget_others()?;
-        beside(&around)?;
         take_along(&copy.target())?;
         Ok(copy)
     }
@@ -114,15 +113,6 @@ impl Copy {
         }
         Ok(())
     }
-}
-
-/// Tests look for the vendors' data beside the tree: there has to be a way to them from the copy, too.
-fn beside(around: &Path) -> Result<()> {
-    let (data, link) = (shell::root().join("../shared"), around.join("shared"));
-    if data.is_dir() && std::fs::symlink_metadata(&link).is_err() {
-        std::os::unix::fs::symlink(std::fs::canonicalize(data)?, link)?;
-    }
-    Ok(())
 }
 
 /// Takes along what is built of the tree, so that only what a bug changes is built anew. It has a folder of its own: cargo knows a crate by its path within the

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::copy::Copy;
 use super::planted::Mutant;
+use crate::shell;
 
 /// The longest that building may take.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
@@ -130,6 +131,8 @@ fn said(
     run.arg(program).arg("--exact").args(tests).current_dir(&folder);
     // A test that lacks something fails in CI, and would be taken for one that has found the bug.
     run.env("CARGO_MANIFEST_DIR", &folder).env("RUST_BACKTRACE", "0").env_remove("CI");
+    // Beside the copy there is nothing.
+    run.env("CASTLE_ORACLES", shell::oracles());
     let said = output(&mut run)?;
     if said.status.code() == Some(TIMED_OUT) {
         let why = || Verdict::Not(format!("its tests did not end within {} s", longest.as_secs()));

@@ -10,7 +10,7 @@ use crate::world::World;
 fn castle_and_git_agree() {
     let have_git = Command::new("git").arg("--version").output().is_ok();
     if !have_git {
-        castle_testkit::skipped("there is no git to compare with");
+        castle_testbed::skipped("there is no git to compare with");
         return;
     }
     let rules = [

@@ -171,7 +171,7 @@ fn whoever_gets_an_age_identity_keeps_the_embedded_one() {
 #[test]
 fn a_key_of_ssh_will_do() {
     let Ok(made) = std::process::Command::new("ssh-keygen").arg("-?").output() else {
-        return castle_testkit::skipped("there is no ssh-keygen here");
+        return castle_testbed::skipped("there is no ssh-keygen here");
     };
     drop(made);
     let world = World::with_castle(GOOD);

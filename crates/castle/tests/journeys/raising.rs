@@ -348,7 +348,7 @@ fn can_mount() -> bool {
 #[test]
 fn on_a_file_system_that_cannot_be_written_nothing_is_begun() {
     if !can_mount() {
-        castle_testkit::skipped("this machine lets nobody mount a read-only file system (unshare -rm)");
+        castle_testbed::skipped("this machine lets nobody mount a read-only file system (unshare -rm)");
         return;
     }
     let room = Room::new(400);

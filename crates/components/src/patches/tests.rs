@@ -31,14 +31,7 @@ pub(crate) const FITS: [Fit; 2] = [
 
 /// A file of the mirror; nothing where there is no mirror, which is never so in CI.
 fn mirrored(file: &str) -> Option<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror").join(file);
-    match SystemDisk.read(&path, 16 << 20) {
-        Ok(bytes) => Some(String::from_utf8(bytes).unwrap()),
-        Err(error) => {
-            castle_testkit::skipped(&error.to_string());
-            None
-        }
-    }
+    castle_testbed::oracle_text(&format!("mirror/{file}"))
 }
 
 /// What upstream has of a component, in the newest version.

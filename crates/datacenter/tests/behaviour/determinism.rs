@@ -2,7 +2,7 @@
 
 use castle_datacenter::Blueprint;
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use futures_util::future::join_all;
 
 use crate::site::Site;

@@ -7,7 +7,7 @@ use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID
 use castle_http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use castle_http::{Answer, Ask, Client, Endpoint, Method, Trust};
 use castle_seams::Clock;
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 use serde_json::Value;
 
 /// An image that every datacenter can download.

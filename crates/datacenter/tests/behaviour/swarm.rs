@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use castle_datacenter::{Blueprint, Ending, GuestView, Snapshot};
 use castle_seams::Clock;
-use castle_testkit::{Chance, in_virtual_time};
+use castle_testbed::{Chance, in_virtual_time};
 
 use crate::site::Site;
 

@@ -32,7 +32,7 @@ async fn the_embedded_server_answers_as_the_real_one_did() {
     }
     match mirror::play(&server).await {
         None => {
-            castle_testkit::skipped("the components' manifests are not there");
+            castle_testbed::skipped("the components' manifests are not there");
         }
         Some(told) => {
             differences.extend(compare(&server.name, "mirror", &read(MIRROR), &mirror::digests(&told)).differences);

@@ -6,7 +6,7 @@ use castle_datacenter::blueprint::{Approvals, Infisical, Placed};
 use castle_datacenter::{Blueprint, Datacenter, Latencies};
 use castle_http::{Ask, Client, Endpoint, Method, Trust};
 use castle_seams::{SystemClock, TcpDial};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::json;
 
 use crate::site::{HOST, ID, SECRET, Site, plain, vault};

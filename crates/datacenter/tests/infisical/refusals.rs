@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use castle_datacenter::blueprint::{RateLimits, Right};
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::site::{HOST, ID, Site, vault};

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::site::{Site, pairs, plain, vault};

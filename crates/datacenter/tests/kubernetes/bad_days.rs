@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use castle_components::Fit;
 use castle_datacenter::{Component, ComponentFault, EMBEDDED_GIT};
 use castle_spec::ComponentName;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::json;
 
 use crate::stand::{Machines, Stand, condition};

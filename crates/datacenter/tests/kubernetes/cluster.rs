@@ -5,7 +5,7 @@ use std::time::Duration;
 use castle_datacenter::blueprint::FaultyPods;
 use castle_datacenter::{Blueprint, PodFault, Stage};
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::castle::Wanted;

@@ -7,7 +7,7 @@ use castle_datacenter::{
     Blueprint, Component, ComponentFault, EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_ENVIRONMENT,
     EMBEDDED_PROJECT, EMBEDDED_VAULT,
 };
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::stand::{Stand, condition, manifest};

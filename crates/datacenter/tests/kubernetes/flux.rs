@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use castle_datacenter::{Blueprint, Component, ComponentFault};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::stand::{Stand, condition, manifest};

@@ -1,6 +1,6 @@
 //! What Kubernetes tells of its machines follows their configurations.
 
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::Value;
 
 use crate::castle::Wanted;

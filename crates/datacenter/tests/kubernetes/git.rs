@@ -16,7 +16,7 @@ fn git(folder: &Path, authority: &Path, arguments: &[&str]) -> Option<(bool, Str
     command.current_dir(folder).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", folder).env("GIT_TERMINAL_PROMPT", "0").env("GIT_SSL_CAINFO", authority).args(arguments);
     let Ok(output) = command.output() else {
-        castle_testkit::skipped("there is no git");
+        castle_testbed::skipped("there is no git");
         return None;
     };
     let text = [output.stdout, output.stderr].concat();

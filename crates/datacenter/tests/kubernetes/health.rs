@@ -3,7 +3,7 @@
 use castle_datacenter::{Blueprint, Latencies, PodFault};
 use castle_talos_api::Duration;
 use castle_talos_api::cluster::{ClusterInfo, HealthCheckRequest};
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 use serde_json::json;
 use tonic::Code;
 

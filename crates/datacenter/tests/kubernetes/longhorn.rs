@@ -1,7 +1,7 @@
 //! Longhorn as its vendor ships it, in a namespace that lets it in.
 
 use castle_datacenter::{Blueprint, Component, ComponentFault};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::stand::{Machines, Stand, manifest};

@@ -2,7 +2,7 @@
 
 use castle_datacenter::{Blueprint, Component, ComponentFault};
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::stand::{Stand, manifest};

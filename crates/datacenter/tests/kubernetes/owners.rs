@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use castle_components::Fit;
 use castle_spec::ComponentName;
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 use serde_json::{Value, json};
 
 use crate::stand::{Stand, condition};

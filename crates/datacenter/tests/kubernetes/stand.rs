@@ -8,7 +8,7 @@ use castle_components::{Fit, standin};
 use castle_datacenter::{Blueprint, Latencies, Stage};
 use castle_seams::{Clock, Disk, SystemDisk};
 use castle_spec::ComponentName;
-use castle_testkit::VirtualClock;
+use castle_testbed::VirtualClock;
 use serde_json::{Value, json};
 
 use crate::castle::Wanted;
@@ -23,12 +23,7 @@ pub(crate) struct Stand {
 
 /// A file of the mirror; nothing where there is no mirror.
 pub(crate) fn manifest(file: &str) -> Option<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror").join(file);
-    if let Ok(bytes) = SystemDisk.read(&path, 8 << 20) {
-        return Some(String::from_utf8(bytes).unwrap());
-    }
-    castle_testkit::skipped(&format!("{} is not there", path.display()));
-    None
+    castle_testbed::oracle_text(&format!("mirror/{file}"))
 }
 
 /// The stage of an object of this kind, and where it lives.

@@ -7,7 +7,7 @@ use castle_components::Fit;
 use castle_gitops::Tree;
 use castle_seams::SystemDisk;
 use castle_spec::ComponentName;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::stand::{Machines, Stand, condition};
@@ -78,7 +78,7 @@ const FIT: Fit = Fit {
     has_source_watcher: false,
 };
 
-async fn raised(clock: &castle_testkit::VirtualClock, count: u32) -> Stand {
+async fn raised(clock: &castle_testbed::VirtualClock, count: u32) -> Stand {
     let stand = Stand::on(clock, Machines { count, has_data_disks: false, wants_volumes: false }).await;
     stand.install_stand_in(ComponentName::Flux, &FIT).await;
     stand.pause(30.0).await;

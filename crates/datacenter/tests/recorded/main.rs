@@ -8,7 +8,7 @@ mod probes;
 mod replay;
 
 use castle_datacenter::Version;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use compare::Difference;
 use differences::{LISTED, Listed};

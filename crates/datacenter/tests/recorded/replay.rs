@@ -9,7 +9,7 @@ use castle_datacenter::{Blueprint, Datacenter, Download, Latencies, Version};
 use castle_http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use castle_http::{Answer, Ask, Client, Endpoint, Method, Trust};
 use castle_seams::Clock;
-use castle_testkit::VirtualClock;
+use castle_testbed::VirtualClock;
 use serde_json::Value;
 
 use crate::probes::Probe;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use castle_datacenter::{Blueprint, Latencies, Stage};
-use castle_testkit::VirtualClock;
+use castle_testbed::VirtualClock;
 
 use crate::castle::Castle;
 use crate::site::{IMAGE, Site};

@@ -1,7 +1,7 @@
 //! Configurations that are wrong in one place, judged by a configured control plane as the recorded one judged them.
 
 use castle_talos_api::machine::ApplyConfigurationRequest;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use regex::Regex;
 
 use crate::wire::Node;

@@ -1,6 +1,6 @@
 //! Every line of a recording, asked again.
 
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use regex::Regex;
 
 use crate::differences::{DIFFERENCES, Difference};

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use castle_datacenter::proxmox::api::{Operation, Version, find};
-use castle_testkit::vendor::Vendor;
+use castle_testbed::vendor::Vendor;
 use serde_json::{Map, Value};
 
 use crate::{described, keys_of, operations, theirs};

@@ -8,7 +8,7 @@ use castle_talos_api::machine::{
     EtcdForfeitLeadershipRequest, EtcdLeaveClusterRequest, EtcdMemberStatus, EtcdRemoveMemberByIdRequest, FileInfo,
     ListRequest,
 };
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use futures_util::StreamExt as _;
 use futures_util::future::join;
 use tonic::{Code, Status};

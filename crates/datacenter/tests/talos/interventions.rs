@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use castle_datacenter::{Asked, Blueprint, Called, Fate, Reply, Stage, Witness};
 use castle_seams::Clock;
 use castle_talos_api::cosi::resource::GetRequest;
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 use tonic::Code;
 
 use crate::castle::{Castle, Wanted};

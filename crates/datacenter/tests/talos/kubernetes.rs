@@ -6,7 +6,7 @@ use castle_datacenter::{Blueprint, CERTIFICATE_HEADER, Latencies};
 use castle_http::header::{HeaderName, HeaderValue};
 use castle_http::{Ask, Client, Endpoint, Method, Trust};
 use castle_talos_api::common::Data;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use futures_util::StreamExt;
 use serde_json::Value;
 

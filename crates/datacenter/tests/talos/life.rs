@@ -5,7 +5,7 @@ use std::time::Duration;
 use castle_datacenter::{Blueprint, Stage};
 use castle_seams::Clock;
 use castle_talos_api::machine::{ReadRequest, RebootRequest, ResetRequest};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use tonic::Code;
 
 use crate::castle::Wanted;

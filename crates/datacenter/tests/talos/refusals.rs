@@ -7,7 +7,7 @@ use castle_talos_api::machine::{
     ApplyConfigurationRequest, EtcdMemberListRequest, EtcdRemoveMemberByIdRequest, RebootRequest, ResetRequest,
     ShutdownRequest, UpgradeRequest,
 };
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use rcgen::ExtendedKeyUsagePurpose;
 use tonic::{Code, Status};
 

@@ -7,7 +7,7 @@ use castle_talos_api::machine::{
     DmesgRequest, EventsRequest, GenerateClientConfigurationRequest, LogsRequest, apply_configuration_request,
 };
 use castle_talos_api::{Duration, EVENT_TYPE_PREFIX};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use futures_util::StreamExt;
 use tonic::Code;
 

@@ -5,7 +5,7 @@ use castle_talos_api::machine::{
     ListRequest, ReadRequest, RollbackRequest, ServiceRestartRequest, ServiceStartRequest, ServiceStopRequest,
     UpgradeRequest,
 };
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use futures_util::StreamExt;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -15,7 +15,7 @@ use tonic::{Code, Status, Streaming};
 use crate::castle::Wanted;
 use crate::wire::{Node, Nodes};
 
-async fn raised(clock: &castle_testkit::VirtualClock) -> Nodes {
+async fn raised(clock: &castle_testbed::VirtualClock) -> Nodes {
     let nodes = Nodes::quick(clock, 1).await;
     nodes.bring_up(&Wanted { vip: None, endpoint: "https://10.0.0.1:6443".to_owned(), ..Wanted::default() }).await;
     nodes

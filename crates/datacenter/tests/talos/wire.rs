@@ -18,7 +18,7 @@ use castle_talos_api::machine::{
 };
 use castle_talos_api::storage::storage_service_client::StorageServiceClient;
 use castle_talos_api::time::time_service_client::TimeServiceClient;
-use castle_testkit::VirtualClock;
+use castle_testbed::VirtualClock;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use hyper::body::Incoming;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use castle_engine::{Graph, GraphBuilder, Lane, Layer, Place, StepId};
 use castle_seams::Clock;
-use castle_testkit::contract::{Outside, Subject, hold_when_failed, hold_when_killed, hold_when_repeated};
-use castle_testkit::{Call, ModelWorld, Pulse, Thing, ThingStep, Weather};
+use castle_testbed::contract::{Outside, Subject, hold_when_failed, hold_when_killed, hold_when_repeated};
+use castle_testbed::{Call, ModelWorld, Pulse, Thing, ThingStep, Weather};
 
 struct World(ModelWorld);
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use castle_engine::{CastleId, Damage, Impact, Journal, JournalError, Layer, OperationId, StepId};
 use castle_seams::Disk;
-use castle_testkit::{ModelDisk, Pulse};
+use castle_testbed::{ModelDisk, Pulse};
 
 const PATH: &str = "/state/journal";
 

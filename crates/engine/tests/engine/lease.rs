@@ -9,7 +9,7 @@ use castle_engine::{
     Stored, Tag, Taking, lineage, look,
 };
 use castle_seams::{BoxFuture, Clock, Disk};
-use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
+use castle_testbed::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
 
 fn store() -> Arc<dyn Store> {
     let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));

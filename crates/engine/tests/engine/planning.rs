@@ -9,7 +9,7 @@ use castle_engine::{
     Operation, Outcome, Place, Report, Step, StepId, Tools, Wanted, run,
 };
 use castle_seams::{BoxFuture, Clock, Disk};
-use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
+use castle_testbed::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
 
 /// Wants to do something, and may know what that will give.
 struct Wish {

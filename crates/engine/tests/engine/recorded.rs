@@ -9,7 +9,7 @@ use castle_engine::{
     lineage,
 };
 use castle_seams::{Clock, Disk};
-use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
+use castle_testbed::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
 use serde_json::json;
 use zeroize::Zeroizing;
 

@@ -9,7 +9,7 @@ use castle_engine::{
     Report, StepId, Tools, Verdict, Wanted, run,
 };
 use castle_seams::{BoxFuture, Clock, Disk, Signal, Signals};
-use castle_testkit::{Chance, ModelDisk, ModelWorld, Pulse, Thing, ThingStep, VirtualClock, Weather, in_virtual_time};
+use castle_testbed::{Chance, ModelDisk, ModelWorld, Pulse, Thing, ThingStep, VirtualClock, Weather, in_virtual_time};
 
 fn castle() -> CastleId {
     CastleId { name: "blue".into(), lineage: "x".into(), generation: 1 }

@@ -9,7 +9,7 @@ use castle_engine::{
     Wanted, What, run,
 };
 use castle_seams::Disk;
-use castle_testkit::{Call, Chance, ModelDisk, ModelWorld, Pulse, Thing, ThingStep, Trace, Weather, in_virtual_time};
+use castle_testbed::{Call, Chance, ModelDisk, ModelWorld, Pulse, Thing, ThingStep, Trace, Weather, in_virtual_time};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

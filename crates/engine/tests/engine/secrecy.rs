@@ -9,7 +9,7 @@ use castle_engine::{
 };
 use castle_seams::{BoxFuture, Disk};
 use castle_secrets::Secret;
-use castle_testkit::{Chance, ModelDisk, Pulse, Trace, in_virtual_time};
+use castle_testbed::{Chance, ModelDisk, Pulse, Trace, in_virtual_time};
 
 const PLANTED: &str = "planted-0123456789";
 

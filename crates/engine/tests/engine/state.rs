@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use castle_engine::{CastleId, DirectoryStore, Layer, Memory, Seal, SealError, State, StateError, Store};
 use castle_seams::{Clock, Disk};
-use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
+use castle_testbed::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
 use serde_json::json;
 use zeroize::Zeroizing;
 

@@ -61,7 +61,6 @@ pub(crate) fn of(api_version: &str, kind: &str) -> Option<&'static [Field]> {
 
 #[cfg(test)]
 mod tests {
-    use castle_seams::{Disk, SystemDisk};
     use serde_json::Value;
 
     use super::*;
@@ -83,14 +82,9 @@ mod tests {
     /// Goal: the table is what the real definitions say. Method: the mirror, where it is.
     #[test]
     fn the_table_is_that_of_the_definitions() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror");
-        let folder = std::env::var_os("CASTLE_MIRROR").map_or(folder, Into::into);
         for file in ["flux-v2.8.8-install.yaml", "flux-v2.9.0-components.yaml"] {
-            let Ok(bytes) = SystemDisk.read(&folder.join(file), 8 << 20) else {
-                castle_testkit::skipped(&format!("{} is not there", folder.join(file).display()));
-                return;
-            };
-            let documents = crate::yaml::read(std::str::from_utf8(&bytes).unwrap()).unwrap();
+            let Some(text) = castle_testbed::oracle_text(&format!("mirror/{file}")) else { return };
+            let documents = crate::yaml::read(&text).unwrap();
             let definitions =
                 documents.iter().map(|it| &it.value).filter(|it| it["kind"] == "CustomResourceDefinition");
             let mut count = 0;

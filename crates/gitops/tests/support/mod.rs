@@ -41,13 +41,7 @@ pub(crate) fn sections(text: &str) -> Vec<(String, String)> {
 
 /// A file of the mirror of real manifests; nothing where there is no mirror.
 pub(crate) fn mirror(file: &str) -> Option<String> {
-    let path =
-        std::env::var_os("CASTLE_MIRROR").map_or_else(|| place("../../../shared/mirror"), PathBuf::from).join(file);
-    let Ok(bytes) = SystemDisk.read(&path, 8 << 20) else {
-        castle_testkit::skipped(&format!("{} is not there", path.display()));
-        return None;
-    };
-    Some(String::from_utf8(bytes).unwrap())
+    castle_testbed::oracle_text(&format!("mirror/{file}"))
 }
 
 /// Writes a file, and the folders it lies in.

@@ -2,7 +2,7 @@
 
 use castle_http::header::{AUTHORIZATION, HOST, HeaderValue, SET_COOKIE};
 use castle_http::{Answer, Ask, Bytes, Failure, Method, Trust};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::server::{OK, Reply, Server, get};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use castle_http::{Ask, Bytes, Failure, IDLE_CONNECTIONS, IDLE_TIME, Method};
 use castle_seams::Clock;
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 use futures_util::future::join_all;
 
 use crate::server::{OK, Reply, Server, get};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use castle_http::{Ask, Client, Endpoint, Method, Trust};
 use castle_seams::{BoxFuture, ByteStream, Clock, Dial, DialError, Target};
-use castle_testkit::VirtualClock;
+use castle_testbed::VirtualClock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio_rustls::TlsAcceptor;
 

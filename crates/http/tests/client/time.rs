@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use castle_http::{Ask, Bytes, DEADLINE, Failure, Method};
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::server::{OK, Reply, Server, get};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use castle_http::{Client, Endpoint, Failure, Identity, Trust};
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};

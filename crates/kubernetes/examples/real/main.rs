@@ -34,7 +34,7 @@ use castle_kubernetes::steps::{Apply, Expect, Ready, install, rivals, survey};
 use castle_seams::{BoxFuture, Disk, SystemClock, SystemEntropy, TcpDial};
 use castle_secrets::Secret;
 use castle_spec::ComponentName;
-use castle_testkit::{ModelDisk, Pulse};
+use castle_testbed::{ModelDisk, Pulse};
 use serde_json::{Value, json};
 
 use crate::real::{Programs, Real};

@@ -35,7 +35,7 @@ const FILES: [&str; 4] = [
 ];
 
 fn main() {
-    let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "../shared/mirror".to_owned()));
+    let folder = PathBuf::from(std::env::args().nth(1).expect("the folder with upstream's manifests"));
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "external-secrets"}});
     let mut objects = vec![object(namespace)];
     for file in FILES {

@@ -7,8 +7,8 @@ use castle_datacenter::{Asked, Called, Fate, Reply, Witness};
 use castle_engine::{Graph, GraphBuilder, Outcome, Place, Report};
 use castle_kubernetes::model::Object;
 use castle_kubernetes::steps::{install, remove};
-use castle_testkit::contract::converge;
-use castle_testkit::{Call, ModelDisk, Moment, Pulse, VirtualClock, in_virtual_time};
+use castle_testbed::contract::converge;
+use castle_testbed::{Call, ModelDisk, Moment, Pulse, VirtualClock, in_virtual_time};
 use serde_json::{Value, json};
 
 use crate::castle;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use castle_engine::{Graph, Outcome, Report};
 use castle_kubernetes::model::{Key, Object};
 use castle_kubernetes::steps::{Proof, give, install, prove, take};
-use castle_testkit::contract::converge;
-use castle_testkit::{Call, ModelDisk, Moment, Pulse};
+use castle_testbed::contract::converge;
+use castle_testbed::{Call, ModelDisk, Moment, Pulse};
 use serde_json::json;
 
 use crate::contract::Weaver;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use castle_engine::{Graph, Outcome, Place, Report};
 use castle_kubernetes::steps::{Drain, Empty, Left};
-use castle_testkit::contract::converge;
-use castle_testkit::{Call, ModelDisk, Moment, Pulse};
+use castle_testbed::contract::converge;
+use castle_testbed::{Call, ModelDisk, Moment, Pulse};
 use serde_json::json;
 
 use crate::contract::Weaver;

@@ -1,13 +1,10 @@
 //! The upstream manifests and castle's stand-ins for them, adapted and applied by castle as a layer does.
 
-use std::path::Path;
-
 use castle_components::patches::adapt;
 use castle_components::pins::pin;
 use castle_components::{Fit, standin};
 use castle_kubernetes::model::{Object, manifest};
 use castle_kubernetes::steps::install;
-use castle_seams::{Disk, SystemDisk};
 use castle_spec::ComponentName;
 
 use crate::room::{Room, in_room, mark, well};
@@ -23,11 +20,7 @@ const FIT: Fit = Fit {
 
 /// The objects of a file of the mirror, or nothing where there is none (which is a skip).
 fn read(file: &str) -> Option<Vec<Object>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror").join(file);
-    match SystemDisk.read(&path, 16 << 20) {
-        Ok(bytes) => Some(manifest(&String::from_utf8(bytes).unwrap()).unwrap()),
-        Err(_) => None,
-    }
+    castle_testbed::oracle_text(&format!("mirror/{file}")).map(|text| manifest(&text).unwrap())
 }
 
 async fn converge(room: &Room, component: &str, objects: &[Object]) {
@@ -41,7 +34,7 @@ fn everything_is_applied_once_and_a_second_time_changes_nothing() {
         for name in ComponentName::ALL {
             let (component, file) = (name.word(), pin(name, &name.newest()).unwrap().file);
             let Some(objects) = read(file) else {
-                castle_testkit::skipped(&format!("there is no mirror with {file}"));
+                castle_testbed::skipped(&format!("there is no mirror with {file}"));
                 return;
             };
             let objects = adapt(name, &objects, &FIT).unwrap();

@@ -14,7 +14,7 @@ use castle_kubernetes::model::{Kind, Mark, Object};
 use castle_kubernetes::steps::{Apply, Expect, Present, Ready};
 use castle_seams::{BoxFuture, Clock, Dial, Disk, Target};
 use castle_secrets::Secret;
-use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
+use castle_testbed::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
 use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;

@@ -1,8 +1,5 @@
-use std::path::Path;
-
 use castle_components::Fit;
 use castle_gitops::{Code, Tree, judge};
-use castle_seams::{Disk, SystemDisk};
 
 use super::*;
 
@@ -75,11 +72,7 @@ fn what_castle_hands_over_passes() {
         (ComponentName::Metallb, "metallb", "metallb-native-v0.16.1.yaml"),
         (ComponentName::ExternalSecrets, "externalSecrets", "external-secrets-v2.9.0.yaml"),
     ] {
-        let mirror = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror").join(file);
-        let mirrored = SystemDisk.read(&mirror, 8 << 20).ok().map(|bytes| String::from_utf8(bytes).unwrap());
-        if mirrored.is_none() {
-            castle_testkit::skipped(&format!("{} is not there", mirror.display()));
-        }
+        let mirrored = castle_testbed::oracle_text(&format!("mirror/{file}"));
         let upstream = mirrored.map(|text| castle_kubernetes::model::manifest(&text).unwrap());
         for objects in [Some(castle_components::standin::objects(name)), upstream].into_iter().flatten() {
             let objects = adapt(name, &objects, &fit).unwrap();

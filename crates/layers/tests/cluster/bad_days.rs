@@ -10,7 +10,7 @@ use castle_engine::{Fault, Impact, Outcome};
 use castle_layers::cluster::{Referred, configuration};
 use castle_layers::secrets;
 use castle_secrets::Secret;
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 
 use crate::castle::{Castle, bundle, faults, quick};
 use crate::room::{Room, blueprint, done, door};

@@ -16,7 +16,7 @@ use castle_talos::model::bundle::{Bundle, Options, ServiceAccountKey};
 use castle_talos::model::config::Contract;
 use castle_talos::model::pki::Doors;
 use castle_talos::steps::{Keys, Wire};
-use castle_testkit::{ModelDisk, Pulse};
+use castle_testbed::{ModelDisk, Pulse};
 use tokio::sync::Mutex;
 
 use crate::room::{Room, file};

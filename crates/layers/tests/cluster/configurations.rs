@@ -8,7 +8,7 @@ use castle_spec::values::SecretReference;
 use castle_spec::{Castle, Node};
 use castle_talos::model::bundle::Bundle;
 use castle_talos::model::config::Configuration;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::Value;
 
 use crate::castle::{bundle, quick};

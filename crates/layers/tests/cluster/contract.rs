@@ -13,8 +13,8 @@ use castle_layers::platform::{self, Design};
 use castle_seams::{BoxFuture, Clock};
 use castle_talos::client::Hush;
 use castle_talos::steps::{Keys, Wire};
-use castle_testkit::contract::{self, Outside, Subject};
-use castle_testkit::{Call, ModelDisk, Moment, Pulse, in_virtual_time};
+use castle_testbed::contract::{self, Outside, Subject};
+use castle_testbed::{Call, ModelDisk, Moment, Pulse, in_virtual_time};
 
 use crate::castle::{bundle, doors, quick};
 use crate::room::{Room, blueprint, done, snapshot};
@@ -237,7 +237,7 @@ fn killed_at_every_effect() {
 /// Goal: whichever effect of a whole raise is a process' last, the next one ends where an undisturbed one does. Method: every effect on
 /// machines and nodes is one to die at, on either side of it; the disk keeps what it has, for what it may lose is shown above.
 fn hold_when_raise_is_killed(subject: &Cluster) {
-    let raise = async |clock: &castle_testkit::VirtualClock, world: &ClusterRoom| -> Option<Report> {
+    let raise = async |clock: &castle_testbed::VirtualClock, world: &ClusterRoom| -> Option<Report> {
         let disk = ModelDisk::new(&Pulse::new());
         contract::converge(&subject.graph(world), &disk, &world.weaver.pulse, clock, 1).await
     };

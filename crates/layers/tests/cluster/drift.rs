@@ -8,7 +8,7 @@ use castle_layers::cluster::{self, Referred, configuration};
 use castle_secrets::Secret;
 use castle_talos::client::{Drift, ErrorClass};
 use castle_talos::model::config::{Configuration, Difference};
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 
 use crate::castle::{Castle, bundle, quick};
 use crate::room::{Room, blueprint, done, door};

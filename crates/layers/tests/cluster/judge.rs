@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "the data is on disk, and programs read files")]
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -40,12 +40,8 @@ const MOVED: [(&str, &[&str]); 3] = [
 
 impl Schema {
     pub(crate) fn load() -> Option<Self> {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/talos/config.schema.json");
-        if !file.is_file() {
-            castle_testkit::skipped(&format!("the vendor's data is not here ({})", file.display()));
-            return None;
-        }
-        let schema: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let schema: Value =
+            serde_json::from_str(&castle_testbed::oracle_text("data/talos/config.schema.json")?).unwrap();
         Some(Self(jsonschema::validator_for(&schema).unwrap()))
     }
 
@@ -66,7 +62,7 @@ impl Schema {
 fn program(variable: &str) -> Option<PathBuf> {
     let program = std::env::var_os(variable).map(PathBuf::from);
     if program.is_none() {
-        castle_testkit::left_to_peers(&format!("{variable} names no program to compare with"));
+        castle_testbed::left_to_peers(&format!("{variable} names no program to compare with"));
     }
     program
 }

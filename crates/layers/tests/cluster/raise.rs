@@ -6,7 +6,7 @@ use std::time::Duration;
 use castle_datacenter::{Asked, Called, Fate, Latencies, Reply, Version, Witness};
 use castle_engine::Outcome;
 use castle_seams::{BoxFuture, Clock as _, KeyKind, KeyMint, MintError, PrivateKey, SystemKeyMint};
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 
 use crate::castle::{Castle, quick};
 use crate::room::{Room, blueprint, done, door};

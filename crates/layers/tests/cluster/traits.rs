@@ -11,7 +11,7 @@ use castle_kubernetes::model::{Kind, Object};
 use castle_layers::cluster::{Referred, access};
 use castle_seams::Clock;
 use castle_secrets::Secret;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Map, Value, json};
 
 use crate::castle::{Castle, quick};

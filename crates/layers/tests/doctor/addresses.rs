@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use castle_seams::{BoxFuture, ByteStream, Clock, Dial, DialError, DialErrorKind, Target};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use super::practice::{Practice, embedded, file, ill};
 

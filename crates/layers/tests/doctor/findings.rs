@@ -4,7 +4,7 @@ use castle_datacenter::blueprint::{GIB, Storage, StorageKind, Stranger};
 use castle_datacenter::{Blueprint, EMBEDDED_TOKEN_ID, Version};
 use castle_engine::CastleId;
 use castle_layers::doctor::Verdict;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use super::practice::{POOL, Practice, TWO, embedded, file, ill};
 

@@ -14,7 +14,7 @@ use castle_layers::{Site, place, survey};
 use castle_proxmox::model::{Release, pveum, requirements};
 use castle_proxmox::steps::{Ground, Reach};
 use castle_seams::Disk;
-use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
+use castle_testbed::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
 
 use super::practice::{POOL, Practice, TWO, embedded, file, ill};
 

@@ -14,8 +14,8 @@ use castle_proxmox::client::{Access, Client, Token};
 use castle_proxmox::model::{Mark, Place, Role};
 use castle_seams::{Clock, Dial};
 use castle_spec::{Castle, Node};
-use castle_testkit::VirtualClock;
-use castle_testkit::vendor::Vendor;
+use castle_testbed::VirtualClock;
+use castle_testbed::vendor::Vendor;
 
 pub(crate) const POOL: &str = "pool: blue";
 pub(crate) const TWO: &str = "nodes: [pve1, pve2]";

@@ -7,7 +7,7 @@ use castle_datacenter::{Component, ComponentFault};
 use castle_engine::Class;
 use castle_layers::cluster::Referred;
 use castle_secrets::Secret;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::castle::faults;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use castle_datacenter::{Asked, Called, Fate, Reply, Witness};
 use castle_engine::Report;
-use castle_testkit::{ModelDisk, Moment, Pulse, VirtualClock, contract, in_virtual_time};
+use castle_testbed::{ModelDisk, Moment, Pulse, VirtualClock, contract, in_virtual_time};
 
 use crate::keep::{BLUE, Keep, full, inside_only};
 use crate::room::{done, door};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use castle_datacenter::blueprint::Span;
 use castle_datacenter::{Asked, Called, Fate, Reply, Witness};
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::keep::{Keep, full, inside_only};
 use crate::room::{done, door};

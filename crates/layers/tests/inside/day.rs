@@ -1,7 +1,7 @@
 //! A bad day: something is wrong, `up` says what, somebody mends it, and `up` again ends where an undisturbed one does.
 
 use castle_engine::{Class, Fault, Outcome, Report};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::keep::{BLUE, Keep, inside_only};

@@ -2,7 +2,7 @@
 
 use castle_kubernetes::model::{Mark, Object};
 use castle_spec::ComponentName;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::keep::{BLUE, GIT_HOST, Keep, TOKEN, URL, Wishes, full, inside_only, with_gitops, without_vault};
 use crate::room::door;

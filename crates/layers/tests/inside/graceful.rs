@@ -5,7 +5,7 @@ use std::time::Duration;
 use castle_datacenter::{Component, ComponentFault};
 use castle_engine::{Outcome, Report};
 use castle_layers::graceful::{Way, quiet};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::{Value, json};
 
 use crate::castle::faults;

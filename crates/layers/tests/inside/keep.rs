@@ -129,15 +129,8 @@ pub(crate) fn inside_only(seed: u64) -> Blueprint {
 }
 
 /// The folder with upstream's manifests, where there is one.
-#[allow(clippy::disallowed_methods, reason = "the mirror is on disk")]
 pub(crate) fn mirror() -> Option<PathBuf> {
-    let shared = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror");
-    let folder = std::env::var_os("CASTLE_MIRROR").map_or_else(shared, PathBuf::from);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    castle_testkit::skipped(&format!("upstream's manifests are not here ({})", folder.display()));
-    None
+    castle_testbed::oracle("mirror")
 }
 
 /// The small manifests of castle's own, or upstream's where a mirror is.

@@ -1,6 +1,6 @@
 //! The same promises with upstream's manifests, where a mirror has them.
 
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::keep::{Keep, full, inside_only, mirror};
 use crate::room::door;

@@ -13,7 +13,7 @@ use castle_layers::cluster::Referred;
 use castle_secrets::Secret;
 use castle_spec::ComponentName;
 use castle_spec::model::ComponentOwner;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::castle::quick;
 use crate::keep::{BLUE, Keep, Wishes, full, inside_only, only, with_gitops};

@@ -2,7 +2,7 @@
 
 use castle_datacenter::Version;
 use castle_engine::Outcome;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::keep::{Keep, full};
 use crate::room::{blueprint, done, door};

@@ -2,7 +2,7 @@
 //! `up` finds nothing to do. Method: the cluster is there at once, and what happens inside of it takes drawn times; a scribe sees every
 //! write and looks at the world when it comes.
 
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::keep::{Keep, full, inside_only};
 use crate::room::{done, door};

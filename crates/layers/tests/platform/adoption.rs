@@ -2,7 +2,7 @@
 
 use castle_engine::{Class, Impact, Outcome, Report};
 use castle_layers::platform::{self, Whose};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::room::{Room, done, file};
 

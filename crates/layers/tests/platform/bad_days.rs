@@ -12,7 +12,7 @@ use castle_layers::graceful;
 use castle_layers::platform::{self, Whose};
 use castle_proxmox::model::ErrorClass;
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use serde_json::json;
 
 use crate::room::{Room, blueprint, done, door, file};

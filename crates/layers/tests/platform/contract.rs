@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use castle_datacenter::{Asked, Latencies, Reply, Version, Witness};
 use castle_engine::Graph;
 use castle_seams::Clock;
-use castle_testkit::contract::{self, Outside, Subject};
-use castle_testkit::{Call, Pulse};
+use castle_testbed::contract::{self, Outside, Subject};
+use castle_testbed::{Call, Pulse};
 
 use crate::room::{Room, blueprint, file, snapshot};
 

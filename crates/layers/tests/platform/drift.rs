@@ -4,7 +4,7 @@ use castle_datacenter::{Latencies, Version};
 use castle_engine::{Change, Impact, Outcome, Report};
 use castle_layers::cluster::Rolling;
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::room::{Room, blueprint, done, door, file};
 

@@ -4,7 +4,7 @@ use castle_datacenter::blueprint::Stranger;
 use castle_engine::{GraphBuilder, Impact, Layer, Place, Report, StepId};
 use castle_layers::foreign::{self, Sight};
 use castle_proxmox::model::{Mark, Place as At, Role};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::room::{Room, done, file};
 

@@ -13,7 +13,7 @@ use castle_layers::platform::{self, Doomed};
 use castle_proxmox::model::Form;
 use castle_proxmox::steps::Reach;
 use castle_seams::Clock;
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 use futures_util::future::select;
 use serde_json::json;
 

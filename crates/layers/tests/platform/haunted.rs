@@ -6,14 +6,14 @@ use std::time::Duration;
 use castle_datacenter::Version;
 use castle_layers::survey;
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::room::{Room, blueprint, done, door, file};
 
 const NODES: [u32; 2] = [421, 428];
 const IMAGE: u32 = 998;
 
-fn room(clock: &castle_testkit::VirtualClock) -> Room {
+fn room(clock: &castle_testbed::VirtualClock) -> Room {
     Room::new(blueprint(&["pve"], Version::Nine), &file(1, 1, "nodes: [pve]"), door(clock))
 }
 

@@ -2,13 +2,13 @@
 
 use castle_datacenter::{Latencies, Version};
 use castle_layers::{Why, place, survey};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::room::{Room, blueprint, done, door, file};
 
 const THREE: &str = "nodes: [pve1, pve2, pve3]";
 
-fn three(clock: &castle_testkit::VirtualClock, file: &str) -> Room {
+fn three(clock: &castle_testbed::VirtualClock, file: &str) -> Room {
     let blueprint = blueprint(&["pve1", "pve2", "pve3"], Version::Nine).with_latencies(Latencies::none());
     Room::new(blueprint, file, door(clock))
 }

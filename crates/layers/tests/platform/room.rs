@@ -18,8 +18,8 @@ use castle_proxmox::model::{Guest, Host, Mark, Owner, Place, Storage};
 use castle_proxmox::steps::{Ground, Reach};
 use castle_seams::{Clock, Disk};
 use castle_spec::{Castle, Node};
-use castle_testkit::vendor::Vendor;
-use castle_testkit::{Chance, ModelDisk, Pulse, VirtualClock};
+use castle_testbed::vendor::Vendor;
+use castle_testbed::{Chance, ModelDisk, Pulse, VirtualClock};
 
 /// A castle on Proxmox with so many nodes; `more` is added to the platform.
 pub(crate) fn file(control_planes: u32, workers: u32, more: &str) -> String {

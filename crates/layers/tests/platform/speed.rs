@@ -1,7 +1,7 @@
 //! What looking costs: counted, not timed.
 
 use castle_seams::Clock;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::room::{Room, done, file};
 

@@ -3,7 +3,7 @@
 use castle_engine::StoreErrorKind::{self, Conflict, Refused, Unavailable, Unknown};
 use castle_engine::{Expect, Found, Store, StoreError, Tag};
 use castle_s3::S3Config;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::server::{Asked, Reply, Server, answer, complaint, config};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use castle_engine::{Expect, Found, Store, StoreErrorKind, Tag};
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 
 use crate::server::{Asked, Reply, Server, answer, complaint};
 

@@ -1,7 +1,7 @@
 //! Nothing that is shown holds a secret, whatever the other end says.
 
 use castle_engine::{Expect, Store, StoreError, StoreErrorKind};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::server::{Asked, ID, Reply, SECRET, Server, TOKEN, answer, complaint_body, credentials};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use castle_s3::{Credentials, S3Config, S3Store};
 use castle_seams::{BoxFuture, ByteStream, Clock, Dial, DialError, DialErrorKind, Target};
 use castle_secrets::Secret;
-use castle_testkit::VirtualClock;
+use castle_testbed::VirtualClock;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio_rustls::TlsAcceptor;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use castle_engine::{Store, StoreErrorKind};
 use castle_s3::{ConfigError, S3Config, S3Store};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};

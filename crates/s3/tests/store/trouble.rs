@@ -8,7 +8,7 @@ use castle_engine::StoreErrorKind::{self, Refused, Unavailable, Unknown};
 use castle_engine::{Expect, Store, StoreError, Tag};
 use castle_s3::{DEADLINE, S3Store};
 use castle_seams::{Clock, Dial};
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 
 use crate::server::{Asked, Refusing, Reply, Server, Silent, answer, config, credentials, head};
 

@@ -11,7 +11,7 @@ use castle_seams::Clock;
 use castle_secrets::Secret;
 use castle_secrets::infisical::{Access, Identity, LARGEST_BODY, Region};
 use castle_secrets::vault::{Vault, VaultErrorKind};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::room::{CLIENT_ID, HOST, PATH, PROJECT, Room, secrets};
 

@@ -10,8 +10,8 @@ use castle_engine::{
 };
 use castle_seams::{BoxFuture, Clock};
 use castle_secrets::vault::keep::{Files, RemoveFiles, SaveFiles, Shelf};
-use castle_testkit::contract::{self, Outside, Subject};
-use castle_testkit::{Call, ModelDisk, Pulse, in_virtual_time};
+use castle_testbed::contract::{self, Outside, Subject};
+use castle_testbed::{Call, ModelDisk, Pulse, in_virtual_time};
 
 use crate::room::{CLIENT_ID, HOST, PATH, PROJECT, Room, secrets};
 
@@ -178,7 +178,7 @@ fn killed_at_every_effect() {
     assert!(contract::hold_when_killed(&Saving) >= 60);
 }
 
-async fn outcome(graph: &Graph, clock: &castle_testkit::VirtualClock) -> Vec<String> {
+async fn outcome(graph: &Graph, clock: &castle_testbed::VirtualClock) -> Vec<String> {
     let pulse = Pulse::new();
     let report = contract::converge(graph, &ModelDisk::new(&pulse), &pulse, clock, 0).await.unwrap();
     report.ended(|outcome| !outcome.is_done()).map(|failed| format!("{failed:?}")).collect()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use castle_datacenter::blueprint::{Placed, Right};
 use castle_secrets::vault::{Reference, Resolver, VaultErrorKind};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::room::{CLIENT_ID, HOST, PATH, PROJECT, Room, vault};
 

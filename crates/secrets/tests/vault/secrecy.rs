@@ -6,7 +6,7 @@ use castle_datacenter::blueprint::{Approvals, RateLimits, Right};
 use castle_datacenter::{Asked, Reply, VaultAsked, VaultReply, Witness};
 use castle_engine::Fault;
 use castle_secrets::vault::{Reference, Resolver, Vault, VaultError};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 
 use crate::room::{CLIENT_ID, CLIENT_SECRET, HOST, PATH, PROJECT, Room, secrets};
 

@@ -5,7 +5,7 @@ use castle_talos::client::{ApplyMode, ErrorClass, Presence, Reset, Stage};
 use castle_talos_api::common::Metadata;
 use castle_talos_api::google::rpc;
 use castle_talos_api::machine::apply_configuration_request::Mode;
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use tonic::Code;
 
 use crate::node::Fate;

@@ -10,7 +10,7 @@ use castle_talos::model::bundle::{Bundle, Options, ServiceAccountKey};
 use castle_talos::model::config::Contract;
 use castle_talos::model::pki::Doors;
 use castle_talos::steps::{Answers, Keys, Whom, Wire};
-use castle_testkit::{VirtualClock, in_virtual_time};
+use castle_testbed::{VirtualClock, in_virtual_time};
 use tonic::Code;
 
 use crate::node::Fate;

@@ -6,7 +6,7 @@ use castle_engine::{Class, Fault};
 use castle_seams::Clock;
 use castle_secrets::Secret;
 use castle_talos::client::{ApplyMode, ErrorClass, Presence, Refusal};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use tonic::Code;
 
 use crate::node::Fate;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use castle_seams::Clock;
 use castle_talos::client::{ErrorClass, Happening, kinds};
 use castle_talos_api::cosi::resource::{Event, EventType, WatchResponse};
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use tokio::sync::mpsc;
 use tonic::{Code, Status};
 
@@ -19,7 +19,7 @@ fn event(kind: EventType, id: &str, yaml: &str) -> Event {
 }
 
 /// A site whose watches tell what is sent.
-fn site(clock: &castle_testkit::VirtualClock) -> (Site, mpsc::UnboundedSender<Result<WatchResponse, Status>>) {
+fn site(clock: &castle_testbed::VirtualClock) -> (Site, mpsc::UnboundedSender<Result<WatchResponse, Status>>) {
     let site = Site::new(clock);
     let (teller, news) = mpsc::unbounded_channel();
     *site.fake.news.lock().unwrap() = Some(news);

@@ -9,7 +9,7 @@ use castle_talos_api::cosi::resource::state_server::StateServer;
 use castle_talos_api::machine::machine_service_server::MachineServiceServer;
 use castle_talos_api::storage::storage_service_server::StorageServiceServer;
 use castle_talos_api::time::time_service_server::TimeServiceServer;
-use castle_testkit::VirtualClock;
+use castle_testbed::VirtualClock;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::duplex;

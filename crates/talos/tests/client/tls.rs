@@ -10,7 +10,7 @@ use castle_secrets::Secret;
 use castle_talos::client::{
     ApplyMode, Contact, Credentials, ErrorClass, Fingerprint, Identity, Presence, Refusal, Trust,
 };
-use castle_testkit::in_virtual_time;
+use castle_testbed::in_virtual_time;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, PKCS_ED25519, PublicKeyData, date_time_ymd,

@@ -31,12 +31,7 @@ fn day() -> SystemTime {
 
 /// A file of the vendor's.
 fn vendor(name: &str) -> Option<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/talos").join(name);
-    if file.is_file() {
-        return Some(std::fs::read_to_string(file).unwrap());
-    }
-    castle_testkit::skipped(&format!("the vendor's data is not here ({})", file.display()));
-    None
+    castle_testbed::oracle_text(&format!("data/talos/{name}"))
 }
 
 fn run(program: impl AsRef<Path>, arguments: &[&str]) -> String {

@@ -14,7 +14,7 @@ use crate::{Told, VENDORS_DAY, day, is_there, run, system_doors};
 pub(crate) fn has_openssl() -> bool {
     let found = is_there(Path::new("openssl"), &["version"]);
     if !found {
-        castle_testkit::skipped("there is no openssl to compare with");
+        castle_testbed::skipped("there is no openssl to compare with");
     }
     found
 }

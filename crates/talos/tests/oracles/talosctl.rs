@@ -19,7 +19,7 @@ fn talosctl() -> Option<PathBuf> {
     let program = std::env::var_os("TALOSCTL").map_or_else(|| "talosctl".into(), PathBuf::from);
     let found = is_there(&program, &["version", "--client"]).then_some(program);
     if found.is_none() {
-        castle_testkit::left_to_peers("there is no talosctl to compare with (set TALOSCTL)");
+        castle_testbed::left_to_peers("there is no talosctl to compare with (set TALOSCTL)");
     }
     found
 }

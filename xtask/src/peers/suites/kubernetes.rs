@@ -31,7 +31,7 @@ pub(super) fn client(bench: &Bench) -> Result<usize> {
     for version in ["1.36", "1.37"] {
         let mut command = Command::new(&program);
         command.arg(bench.peer("etcd")?.join("etcd")).arg(bench.peer(&format!("kubernetes-{version}"))?);
-        let output = command.arg(shell::root().join("../shared/mirror")).output()?;
+        let output = command.arg(shell::oracles().join("mirror")).output()?;
         let (said, complaints) = (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr));
         ensure!(output.status.success(), "castle and Kubernetes {version} do not agree:\n{said}{complaints}");
         let checks = said.lines().filter(|line| line.starts_with("ok  ")).count();

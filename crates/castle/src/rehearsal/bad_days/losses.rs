@@ -4,7 +4,7 @@
 use castle_kubernetes::client::Mode;
 use castle_kubernetes::model::Object;
 use castle_rehearsal::{Chance, Loss as DiskLoss, Moment};
-use castle_testkit::draw;
+use castle_testbed::draw;
 use serde_json::json;
 
 use super::super::fixture::person;

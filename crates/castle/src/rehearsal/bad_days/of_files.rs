@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use castle_rehearsal::{Loss, Moment};
-use castle_testkit::draw;
+use castle_testbed::draw;
 
 use super::super::life::{At, Kill};
 use super::super::script::STATE;

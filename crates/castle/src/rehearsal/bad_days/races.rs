@@ -5,7 +5,7 @@
 //! nobody has the secrets of could be neither.
 
 use castle_rehearsal::{Chance, Loss, Moment};
-use castle_testkit::draw;
+use castle_testbed::draw;
 
 use super::super::life::{At, Home, Kill, Raced};
 use super::*;

@@ -8,12 +8,7 @@ use crate::kubernetes::body;
 
 /// The documents of a file of the mirror; nothing where there is no mirror.
 fn documents(file: &str) -> Option<Vec<Value>> {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror").join(file);
-    let Ok(text) = castle_seams::SystemDisk.read(&path, 8 << 20) else {
-        castle_testkit::skipped(&format!("{} is not there", path.display()));
-        return None;
-    };
-    let text = String::from_utf8(text).unwrap();
+    let text = castle_testbed::oracle_text(&format!("mirror/{file}"))?;
     let parts = text
         .split("\n---")
         .map(|part| part.trim_start_matches("---"))

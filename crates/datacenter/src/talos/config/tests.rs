@@ -14,14 +14,8 @@ use super::yaml::documents;
 use super::{Cni, Config, Role, rules};
 
 /// A file of the vendor's; nothing and a word about it where it is absent.
-#[expect(clippy::disallowed_methods, reason = "what the vendor publishes is on disk")]
 fn vendors(name: &str) -> Option<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/talos").join(name);
-    if !file.is_file() {
-        castle_testkit::skipped(&format!("the vendor's {name} is not here"));
-        return None;
-    }
-    Some(std::fs::read_to_string(file).unwrap())
+    castle_testbed::oracle_text(&format!("data/talos/{name}"))
 }
 
 fn schema() -> Option<Value> {

@@ -1,6 +1,5 @@
 //! The install manifests of the components, applied as they come.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -33,19 +32,9 @@ struct Document {
     namespace: Option<String>,
 }
 
-/// Where the files are; nothing where they are not at hand.
-fn folder() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/mirror");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    castle_testkit::skipped(&format!("upstream's manifests are not at {}", folder.display()));
-    None
-}
-
 /// Applies everything twice and tells each answer; nothing where the files are not at hand.
 pub(crate) async fn play(server: &Server) -> Option<Vec<Told>> {
-    let folder = folder()?;
+    let folder = castle_testbed::oracle("mirror")?;
     let clients = Clients::new(server);
     let mut told = Vec::new();
     for file in FILES {

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "the data is on disk")]
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use base64::Engine as _;
@@ -16,12 +16,7 @@ use super::{Authority, Configuration, Contract, Secrets};
 
 /// A file of Talos' own.
 pub(crate) fn data(name: &str) -> Option<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/talos").join(name);
-    if !file.is_file() {
-        castle_testkit::skipped(&format!("the vendor's data is not here ({})", file.display()));
-        return None;
-    }
-    Some(std::fs::read_to_string(file).unwrap())
+    castle_testbed::oracle_text(&format!("data/talos/{name}"))
 }
 
 /// The golden files' secrets.
@@ -120,7 +115,7 @@ const UNKNOWN: &[(&str, &[&str])] = &[
 fn program(variable: &str) -> Option<PathBuf> {
     let program = std::env::var_os(variable).map(PathBuf::from);
     if program.is_none() {
-        castle_testkit::left_to_peers(&format!("{variable} names no program to compare with"));
+        castle_testbed::left_to_peers(&format!("{variable} names no program to compare with"));
     }
     program
 }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use regex::Regex;
@@ -24,23 +23,16 @@ impl Vendor {
     ///
     /// # Panics
     /// In CI, where it must be there ([`crate::skipped`]); and if it cannot be read.
-    #[expect(clippy::disallowed_methods, reason = "the description is on disk")]
     pub fn load(which: u8) -> Option<Self> {
         let name = match which {
             8 => "pve-api-schema-8.json",
             9 => "pve-api-schema.json",
             other => panic!("there is no description of release {other}"),
         };
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
-        if !file.is_file() {
-            crate::skipped(&format!("the vendor's description of its interface is not here ({})", file.display()));
-            return None;
-        }
-        let read = std::fs::read_to_string(&file).map_err(|error| error.to_string());
-        let description = read.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
+        let description = serde_json::from_str(&crate::oracle_text(&format!("data/{name}"))?);
         match description {
             Ok(description) => Some(Self { description, expressions: Mutex::default() }),
-            Err(error) => panic!("{}: {error}", file.display()),
+            Err(error) => panic!("{name}: {error}"),
         }
     }
 
