@@ -332,7 +332,9 @@ impl Recorded {
 
     /// An older record with all that the newest one of the same life knows besides: what was written down since may still be there.
     pub(crate) fn restored(older: &Value, newest: Option<&Value>) -> Value {
-        let Some(newest) = newest.filter(|newest| newest["generation"] == older["generation"]) else {
+        let Some(newest) =
+            newest.filter(|newest| newest["generation"].is_u64() && newest["generation"] == older["generation"])
+        else {
             return older.clone();
         };
         let mut payload = newest.clone();
