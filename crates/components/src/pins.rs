@@ -108,9 +108,6 @@ impl Pin {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use castle_seams::{Disk, SystemDisk};
 
     use super::*;
 

@@ -1,8 +1,6 @@
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use castle_kubernetes::model::manifest;
-use castle_seams::{Disk, SystemDisk};
 use serde_json::{Value, json};
 
 use super::*;

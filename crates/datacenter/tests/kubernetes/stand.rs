@@ -1,12 +1,11 @@
 //! A cluster with workers in which components are installed, from the vendors' own manifests or from castle's.
 
-use std::path::Path;
 use std::time::Duration;
 
 use castle_components::patches::adapt;
 use castle_components::{Fit, standin};
 use castle_datacenter::{Blueprint, Latencies, Stage};
-use castle_seams::{Clock, Disk, SystemDisk};
+use castle_seams::Clock;
 use castle_spec::ComponentName;
 use castle_testbed::VirtualClock;
 use serde_json::{Value, json};

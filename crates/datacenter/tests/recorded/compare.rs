@@ -85,7 +85,8 @@ fn apart(recorded: Value, here: Value) -> (Value, Value) {
             let head = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
             (one, other) = (one.split_off(head), other.split_off(head));
             while one.last().is_some() && one.last() == other.last() {
-                (one.pop(), other.pop());
+                one.pop();
+                other.pop();
             }
             (Value::Array(one), Value::Array(other))
         }

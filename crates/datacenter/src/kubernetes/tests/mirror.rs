@@ -1,6 +1,5 @@
 //! The manifests that people really install.
 
-use castle_seams::Disk;
 use serde_json::Value;
 
 use super::Bench;

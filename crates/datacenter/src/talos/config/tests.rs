@@ -1,7 +1,6 @@
 //! The model, held against the vendor's own schema and its own configurations.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use serde_json::{Map, Value, json};
 

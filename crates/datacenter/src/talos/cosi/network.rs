@@ -41,10 +41,13 @@ pub(super) fn node_addresses(world: &World, node: &Node) -> Vec<(String, Value)>
     all
 }
 
+/// An address with the length of its network's prefix.
+type Address = (IpAddr, u8);
+
 /// Addresses apart from those that lie where Pods and Services have theirs.
-fn apart(node: &Node, addresses: &[(IpAddr, u8)]) -> (Vec<(IpAddr, u8)>, Vec<(IpAddr, u8)>) {
+fn apart(node: &Node, addresses: &[Address]) -> (Vec<Address>, Vec<Address>) {
     let ranges = node.config().map(|config| config.kubernetes_ranges());
-    let is_own = |address: &&(IpAddr, u8)| match address.0 {
+    let is_own = |address: &&Address| match address.0 {
         IpAddr::V4(ip) => !ranges.iter().flatten().any(|range| holds(*range, ip)),
         IpAddr::V6(_) => true,
     };

@@ -1,7 +1,5 @@
 #![allow(clippy::disallowed_methods, clippy::print_stderr, reason = "the vendor's list of privileges is on disk")]
 
-use std::path::Path;
-
 use super::*;
 
 const EIGHT: Release = Release { major: 8, minor: 4 };

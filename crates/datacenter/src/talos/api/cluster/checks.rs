@@ -149,7 +149,7 @@ fn etcd_is_consistent(world: &World, wanted: &Wanted) -> Verdict {
     for (member, node, _) in asked {
         match world.member_list(node.vmid, false) {
             Ok(told) => {
-                lists.push((&member.ip, told.messages.into_iter().flat_map(|it| it.members).collect::<Vec<_>>()))
+                lists.push((&member.ip, told.messages.into_iter().flat_map(|it| it.members).collect::<Vec<_>>()));
             }
             Err(status) => refused.push(format!("{}: {}", member.ip, printed(&status))),
         }
