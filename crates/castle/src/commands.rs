@@ -32,19 +32,21 @@ pub(crate) mod wipe;
 use crate::cli::Command;
 use crate::doors::Doors;
 use crate::output::{Exit, Printer};
-use crate::stand;
+use crate::stand::{self, Trouble};
 
 /// Runs a verb that may end in trouble, and says which.
 macro_rules! verb {
     ($verb:ident, $args:ident, $doors:ident, $printer:ident) => {{
         // Each on the heap: together they are more than a stack may hold.
-        let ended = Box::pin($verb::$verb($args, $doors, $printer)).await;
+        let ended = $doors.hand.heed(Box::pin($verb::$verb($args, $doors, $printer))).await;
+        let ended = ended.unwrap_or(Err(Trouble::Interrupted));
         stand::end(stringify!($verb), ended, $printer)
     }};
 }
 
 /// Does what was asked for, through these doors.
 pub(crate) async fn perform(command: &Command, doors: &Doors, printer: &mut Printer) -> Exit {
+    let doors = &doors.of_one_verb();
     let disk = doors.disk.as_ref();
     match command {
         Command::New(args) => new::run(args, disk, printer),

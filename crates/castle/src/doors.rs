@@ -13,6 +13,7 @@ use castle_seams::{
 };
 
 use crate::embedded::{Foreseen, Serving, Way};
+use crate::hand::{Hand, Listener};
 
 /// All doors of a verb. Clones are the same doors.
 #[derive(Clone)]
@@ -23,6 +24,8 @@ pub(crate) struct Doors {
     pub(crate) mint: Arc<dyn KeyMint>,
     pub(crate) variables: Variables,
     pub(crate) around: Around,
+    /// The operator's hand.
+    pub(crate) hand: Arc<Hand>,
 }
 
 /// The environment variables.
@@ -83,6 +86,7 @@ impl Doors {
             mint: Arc::new(SystemKeyMint),
             variables: Variables::Process,
             around: Around::Machine,
+            hand: Arc::default(),
         }
     }
 
@@ -106,12 +110,17 @@ impl Doors {
         if self.is_plain() || is_in_memory { Trust::Plain } else { wanted }
     }
 
-    /// The operator's hand; from here on it no longer ends the process by itself.
-    pub(crate) fn signals(&self) -> io::Result<Arc<dyn Signals>> {
-        match &self.around {
+    /// The same doors for one verb, which has a hand of its own to listen to.
+    pub(crate) fn of_one_verb(&self) -> Self {
+        Self { hand: Arc::default(), ..self.clone() }
+    }
+
+    /// Listens to the operator's hand; from here on it no longer ends the process by itself.
+    pub(crate) fn signals(&self) -> io::Result<Listener> {
+        self.hand.listen(|| match &self.around {
             Around::Machine | Around::Foreseen(_) => Ok(Arc::new(SystemSignals::install()?)),
             Around::Room(room) => Ok(room.signals.clone()),
-        }
+        })
     }
 }
 

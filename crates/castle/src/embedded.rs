@@ -168,6 +168,12 @@ pub(crate) fn find(doors: &Doors) -> Result<Option<Serving>, String> {
         Around::Foreseen(foreseen) => return Ok(Some(foreseen.serving.clone())),
         Around::Machine => {}
     }
+    let Some(serving) = announced(doors)? else { return Ok(None) };
+    Ok(Some(Serving { keys: Keys::read(doors.disk.as_ref(), &folder(doors)?)?, ..serving }))
+}
+
+/// The datacenter that serves now on this machine, without its keys: whoever ends it needs none.
+fn announced(doors: &Doors) -> Result<Option<Serving>, String> {
     // Read before the lock is tried, which would make the file it stands for: whoever only looks leaves nothing behind.
     let bytes = match doors.disk.read(&announcement(doors)?, MAX_BYTES) {
         Ok(bytes) => bytes,
@@ -178,7 +184,7 @@ pub(crate) fn find(doors: &Doors) -> Result<Option<Serving>, String> {
         return Ok(None);
     }
     match notes::of::<Serving>(bytes) {
-        Note::Read(serving) => Ok(Some(Serving { keys: Keys::read(doors.disk.as_ref(), &folder(doors)?)?, ..serving })),
+        Note::Read(serving) => Ok(Some(serving)),
         Note::Newer(format) => Err(notes::newer(&announcement(doors)?, format)),
         Note::None | Note::Damaged(_) => Ok(None),
     }
@@ -284,7 +290,7 @@ async fn wait(doors: &Doors, child: &mut Child) -> Result<Serving, String> {
 
 /// Ends the datacenter that serves; returns what it was, once it is gone.
 pub(crate) async fn stop(doors: &Doors) -> Result<Option<Serving>, String> {
-    let Some(serving) = find(doors)? else { return Ok(None) };
+    let Some(serving) = announced(doors)? else { return Ok(None) };
     castle_seams::terminate(serving.process).map_err(|error| format!("process {}: {error}", serving.process))?;
     let clock: &dyn Clock = doors.clock.as_ref();
     let begun = clock.monotonic();

@@ -102,7 +102,7 @@ impl Foreign<'_> {
             }
             Ok(exit)
         };
-        let exit = while_held(&held.lease, work).await;
+        let exit = while_held(&kept.doors.hand, &held.lease, work).await;
         let _ = held.lease.release().await;
         exit
     }

@@ -16,6 +16,7 @@ mod foreign;
 mod foundlings;
 mod furnish;
 mod graceful;
+mod hand;
 mod hypervisor;
 mod issuing;
 mod keeping;

@@ -291,6 +291,15 @@ impl Printer {
         self.ended(verb, "invalid", why, Exit::Invalid)
     }
 
+    /// Says that a verb ended because somebody wanted no more.
+    pub(crate) fn interrupted(&mut self, verb: &str) -> Exit {
+        // It may have been part of another verb, which did not come to tell it.
+        self.held_result();
+        self.result(&serde_json::json!({"verb": verb, "result": "interrupted"}));
+        self.say("Interrupted. Run the same command again to go on.");
+        Exit::Interrupted
+    }
+
     fn ended(&mut self, verb: &str, result: &str, why: &str, exit: Exit) -> Exit {
         if self.json || self.held.is_some() || matches!(self.to, To::Memory(_)) {
             self.result(&serde_json::json!({"verb": verb, "result": result, "problems": [{"severity": "error", "summary": why}]}));

@@ -132,7 +132,7 @@ impl<'r> Removal<'r> {
             let bounds = || Bounds { seal: seal.as_ref(), goes_on: true, ..Bounds::default() };
             let first = Bounds { goes_on: calm.is_some(), ..bounds() };
             let mut driven = self.stand.drive_with(self.verb, graph, castle, first, &held.lease, printer).await?;
-            let mut leftovers = self.leftovers(&site).await?;
+            let mut leftovers = self.leftovers(&site, driven.report.interrupted).await?;
             if leftovers.is_empty() && driven.report.is_done() {
                 if let Some(cleared) = self.cleared(castle, &chamber)? {
                     let last =
@@ -157,7 +157,7 @@ impl<'r> Removal<'r> {
             }
             Ok(exit)
         };
-        let exit = while_held(&held.lease, work).await;
+        let exit = while_held(&kept.doors.hand, &held.lease, work).await;
         let _ = held.lease.release().await;
         exit
     }
@@ -298,7 +298,7 @@ impl<'r> Removal<'r> {
     }
 
     /// What is still there of what was to go, asked afresh by someone who only looks; and what may be, where nobody looked.
-    async fn leftovers(&self, site: &Site) -> Result<Vec<Leftover>, Trouble> {
+    async fn leftovers(&self, site: &Site, is_interrupted: bool) -> Result<Vec<Leftover>, Trouble> {
         let mut leftovers = Vec::new();
         // What was removed is not believed of the list that it was chosen from.
         let (client, vmids) = (self.stand.client.clone(), self.stand.site.vmids.clone());
@@ -324,7 +324,10 @@ impl<'r> Removal<'r> {
                 object: json!({"what": UNKNOWN, "evidence": fault.to_string()}),
             }),
         }
-        leftovers.extend(self.looked_for(&self.graph(site, &[])?, &site.castle, &Ok(None)).await);
+        // That may wait for downloads, and nobody wants to any more after Ctrl-C: what was not done is told as that.
+        if !is_interrupted {
+            leftovers.extend(self.looked_for(&self.graph(site, &[])?, &site.castle, &Ok(None)).await);
+        }
         if self.ending == Ending::Guests {
             return Ok(leftovers);
         }

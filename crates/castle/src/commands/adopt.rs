@@ -93,7 +93,7 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
             "generation": generation, "problems": problems}));
         Ok(Exit::Done)
     };
-    let exit = while_held(&held.lease, work).await;
+    let exit = while_held(&kept.doors.hand, &held.lease, work).await;
     let _ = held.lease.release().await;
     exit
 }

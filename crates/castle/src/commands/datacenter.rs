@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_GIT, EMBEDDED_VAULT, Keys, Latencies, ScaledClock};
-use castle_seams::Clock;
+use castle_seams::{Clock, Signals as _};
 use castle_secrets::Secret;
 use clap::{Args, Subcommand};
 use futures_util::future::{Either, select};

@@ -96,7 +96,7 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
         Ok(None) => match stand.identify().await {
             Ok(identity) => (identity.castle, None),
             // That Proxmox does not answer is said better below.
-            Err(Trouble::Failed(_) | Trouble::Said(_)) => (nobody(kept), None),
+            Err(Trouble::Failed(_) | Trouble::Said(_) | Trouble::Interrupted) => (nobody(kept), None),
             Err(Trouble::Refused(why) | Trouble::Invalid(why)) => doubtful(why),
         },
         Err(why) => doubtful(why),

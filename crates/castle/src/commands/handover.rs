@@ -194,7 +194,7 @@ impl Move<'_> {
             }
             self.drive(&castle, &held.lease, printer).await
         };
-        let driven = while_held(&held.lease, work).await;
+        let driven = while_held(&kept.doors.hand, &held.lease, work).await;
         // A lease that cannot be given back runs out by itself.
         let _ = held.lease.release().await;
         let driven = driven?;
@@ -256,7 +256,7 @@ impl Move<'_> {
             entropy: doors.entropy.as_ref(),
             fence: lease,
             seal: Some(&seal),
-            signals: signals.as_ref(),
+            signals: &signals,
         };
         Ok(drive(self.graph()?, setting, printer).await?)
     }

@@ -189,7 +189,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         }
         Ok(exit)
     };
-    let exit = while_held(&held.lease, work).await;
+    let exit = while_held(&kept.doors.hand, &held.lease, work).await;
     // A lease that cannot be given back runs out by itself.
     let _ = held.lease.release().await;
     exit

@@ -24,7 +24,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use castle_rehearsal::in_virtual_time;
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join, select};
 
 use super::fixture::{hold, written};
 use super::life::{Life, Told};

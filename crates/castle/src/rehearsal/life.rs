@@ -228,6 +228,7 @@ impl Life {
             mint: self.mint.clone(),
             variables: Variables::These(self.script.variables.clone()),
             around: Around::Room(Arc::new(room)),
+            hand: Arc::default(),
         }
     }
 

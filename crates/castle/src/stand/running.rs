@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use castle_engine::{Alone, CastleId, Chosen, Event, Graph, Lease, Listener, Repo
 
 use super::{Stand, Trouble};
 use crate::drive::{Driven, QUIET, Running, Setting, drive, line};
+use crate::hand::Hand;
 use crate::masking;
 use crate::output::Printer;
 
@@ -69,7 +70,7 @@ impl Stand {
             entropy: doors.entropy.as_ref(),
             fence: lease,
             seal,
-            signals: signals.as_ref(),
+            signals: &signals,
         };
         let before = self.since.map_or(Duration::ZERO, |begun| doors.clock.monotonic().saturating_sub(begun));
         Ok(Driven { before, ..drive(graph, setting, printer).await? })
@@ -137,16 +138,21 @@ impl Listener for Attentive {
     }
 }
 
-/// Works while a lease is held: its heart beats meanwhile. That it is lost is for the fence to say, before the next effect.
-pub(crate) async fn while_held<T>(lease: &Lease, work: impl Future<Output = T>) -> T {
-    let (mut work, mut beating) = (pin!(work), pin!(lease.keep()));
+/// Works while a lease is held: its heart beats meanwhile, and a signal that no run hears ends the work. That the lease is lost is for the fence to
+/// say, before the next effect.
+pub(crate) async fn while_held<T>(
+    hand: &Arc<Hand>,
+    lease: &Lease,
+    work: impl Future<Output = Result<T, Trouble>>,
+) -> Result<T, Trouble> {
+    let (mut work, mut beating) = (pin!(hand.heed(work)), pin!(lease.keep()));
     let mut is_lost = false;
     poll_fn(|context| {
         if !is_lost && beating.as_mut().poll(context).is_ready() {
             is_lost = true;
         }
         match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done),
+            Poll::Ready(done) => Poll::Ready(done.unwrap_or(Err(Trouble::Interrupted))),
             Poll::Pending => Poll::Pending,
         }
     })

@@ -14,6 +14,8 @@ pub(crate) enum Trouble {
     Failed(String),
     /// It would not be safe.
     Refused(String),
+    /// Somebody wanted no more, while nothing was being changed.
+    Interrupted,
 }
 
 impl Trouble {
@@ -26,6 +28,7 @@ impl Trouble {
     pub(crate) fn told(&self) -> &str {
         match self {
             Self::Said(_) => "",
+            Self::Interrupted => "it was interrupted",
             Self::Invalid(why) | Self::Failed(why) | Self::Refused(why) => why,
         }
     }
@@ -73,5 +76,6 @@ pub(crate) fn end(verb: &str, ended: Result<Exit, Trouble>, printer: &mut Printe
         Err(Trouble::Invalid(why)) => printer.invalid(verb, &why),
         Err(Trouble::Failed(why)) => printer.failed(verb, &why),
         Err(Trouble::Refused(why)) => printer.refused(verb, &why),
+        Err(Trouble::Interrupted) => printer.interrupted(verb),
     }
 }

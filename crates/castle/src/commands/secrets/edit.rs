@@ -45,7 +45,7 @@ pub(super) async fn run(args: &EditArgs, doors: &Doors, printer: &mut Printer) -
     let ending = args.file.extension().map(|ending| format!(".{}", ending.display())).unwrap_or_default();
     let bench = Workbench::lay_out(&folders, &ending, &before, doors.disk.as_ref(), doors.entropy.as_ref())?;
     loop {
-        edited(&bench.file, signals.as_ref(), doors).await?;
+        edited(&bench.file, &signals, doors).await?;
         let after = bench.read()?;
         if after == before {
             return Ok(done(printer, "edit", &args.file, &format!("{} is as it was", args.file.display())));

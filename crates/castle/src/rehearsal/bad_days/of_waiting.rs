@@ -73,6 +73,34 @@ fn ctrl_c_while_only_waiting_ends_at_once() {
     });
 }
 
+/// Also where castle waits for what it has not begun, and where it looks: once somebody has listened, no signal ends the process by itself.
+#[test]
+fn ctrl_c_while_castle_looks_ends_at_once() {
+    let interrupted = async |life: &Life, words: &[&str], after: u64| {
+        let begun = life.clock().monotonic();
+        let hand = async {
+            life.clock().sleep(Duration::from_secs(after)).await;
+            life.interrupt();
+        };
+        let (told, ()) = join(life.run(words), hand).await;
+        hold(&told, Exit::Interrupted, &["Run the same command again to go on."]);
+        assert_eq!(told.printed.result["result"], "interrupted", "{}", told.printed.result);
+        let took = life.clock().monotonic().saturating_sub(begun);
+        assert!(took < Duration::from_secs(after + 2), "{took:?}: {}", told.printed.text);
+    };
+    in_worlds(&slow(), &SEEDS[..1], async |life| {
+        let at = At::Change(Box::new(|change: &str| change.contains("/download-url")));
+        let kill = Kill { at, moment: Moment::After, loss: Loss::None };
+        assert!(life.run_killed(&["up"], kill).await.exit.is_none());
+        interrupted(&life, &["rebirth", "--yes"], 40).await;
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &[]);
+    });
+    day(async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        interrupted(life, &["drift", "--watch"], 95).await;
+    });
+}
+
 #[test]
 fn a_run_has_as_much_time_as_it_is_given() {
     day(async |life| {
