@@ -11,14 +11,12 @@ use castle_layers::platform;
 use castle_layers::secrets::Strongroom;
 use castle_proxmox::client::Client;
 use castle_proxmox::model::{ErrorClass, Guest, Mark, Refusal};
-use castle_proxmox::steps::{Ground, Guests, Record, hardware_addresses};
+use castle_proxmox::steps::{Ground, Guests, hardware_addresses};
 use castle_spec::Node;
 use serde_json::{Value, json};
 
 use crate::stand::Trouble;
 
-/// The locks of a guest that somebody makes or removes just now: it has neither name nor hardware address then.
-const PASSING: [&str; 3] = ["clone", "create", "destroyed"];
 /// How Proxmox refuses to show a guest that is there.
 const UNSEEN: [ErrorClass; 3] = [ErrorClass::Forbidden, ErrorClass::Unreached, ErrorClass::Unknown];
 
@@ -68,7 +66,7 @@ impl Machine {
             return Ok(Sighting::Marked);
         }
         let config = match client.config(&row.host, self.vmid).await {
-            Ok(Some(config)) if config.get("lock").is_none_or(|lock| !PASSING.contains(&lock)) => config,
+            Ok(Some(config)) if !config.is_placeholder() => config,
             Ok(_) => return Ok(Sighting::Unknown),
             Err(refusal) if UNSEEN.contains(&refusal.class) => return Ok(Sighting::Unknown),
             Err(refusal) => return Err(refusal),
@@ -186,8 +184,8 @@ impl Recorded {
     }
 
     /// The numbers of the machines.
-    pub(crate) fn record(&self) -> Record {
-        Record { vmids: self.all().map(|machine| machine.vmid).collect() }
+    pub(crate) fn vmids(&self) -> impl Iterator<Item = u32> {
+        self.all().map(|machine| machine.vmid)
     }
 
     /// The control planes that have stood, in the order they were written down.
@@ -407,7 +405,7 @@ mod tests {
         let recorded = read(2).unwrap();
         assert_eq!(listed(&recorded.machines), "blue-cp-1 (VM 421 on pve), blue-worker-1 (VM 428)");
         assert_eq!(listed(recorded.control_planes()), "blue-cp-1 (VM 421 on pve)");
-        assert_eq!(recorded.record().vmids, [421, 428].into());
+        assert_eq!(recorded.vmids().collect::<Vec<_>>(), [421, 428]);
         assert_eq!(recorded.going, ("https://pve:8006".to_owned(), [428].into()));
         assert_eq!(recorded.making, (String::new(), Vec::new()));
     }

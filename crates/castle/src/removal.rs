@@ -10,7 +10,7 @@ use std::time::Duration;
 use castle_engine::{
     CastleId, Expect, Fault, Fence, Graph, GraphBuilder, Lease, Outcome, SealError, StateError, Taking, lineage,
 };
-use castle_layers::platform::{self, Doomed, Whose};
+use castle_layers::platform::{self, Doomed, DownloadPlace, Whose};
 use castle_layers::secrets::Strongroom;
 use castle_layers::vault;
 use castle_proxmox::steps::{Ground, Reach, unprotect, unstick};
@@ -64,8 +64,8 @@ pub(crate) struct Note<'r> {
 struct Site {
     castle: CastleId,
     ground: Arc<Ground>,
-    /// The hosts whose downloads are looked at, and those that are not there to be looked at.
-    hosts: Vec<String>,
+    /// Where downloads are looked for, and the hosts that are not there to be looked at.
+    downloads: Vec<DownloadPlace>,
     unseen: Vec<String>,
     /// Machines that the state knows of, and that are not to be seen.
     missing: Vec<Machine>,
@@ -224,12 +224,19 @@ impl<'r> Removal<'r> {
             recorded.note_going(&room, going, stand.client.whereabouts(), epoch).await?;
         }
         let is_seen = found.iter().any(|guest| is_ours(&guest) && !guest.is_template);
+        let has_begun = room.beginning().await.ok().flatten().is_some_and(|known| known.has_begun);
         let unknown = match unread {
             Some((why, false)) => Some(format!("the state cannot be read: {why}")),
-            // Without a key the machines themselves have to tell; where none is seen, nobody does.
-            Some((why, true)) if !is_seen && self.has_record().await? => {
+            // Without a key the machines themselves have to tell; where one is not seen, nobody does.
+            Some((why, true)) if self.has_record().await? && (!is_seen || self.hides_one(&ground, &seen).await?) => {
                 Some(format!("the state cannot be read: {why}"))
             }
+            // A life that ended has been written down without machines, not without a record.
+            None if !is_seen && has_begun && recorded.is_none() => Some(format!(
+                "the state has no record of the machines of {}, whose etcd has begun, and castle sees none at {}",
+                kept.name(),
+                stand.client.whereabouts()
+            )),
             _ if !is_seen && now.is_told_by_vault() => Some(format!(
                 "only its vault knows of {}, and its machines may be where castle did not see them: looked at {}",
                 kept.name(),
@@ -237,8 +244,22 @@ impl<'r> Removal<'r> {
             )),
             _ => None,
         };
-        let (hosts, unseen) = self.hosts().await?;
-        Ok(Site { castle: now.castle, ground, hosts, unseen, missing, unmarked, unknown })
+        let (downloads, unseen) = match self.keep_image {
+            true => (Vec::new(), Vec::new()),
+            false => DownloadPlace::all(&ground, &stand.site).await?,
+        };
+        Ok(Site { castle: now.castle, ground, downloads, unseen, missing, unmarked, unknown })
+    }
+
+    /// Whether a node of the file is there and not to be seen.
+    async fn hides_one(&self, ground: &Ground, seen: &BTreeSet<u32>) -> Result<bool, Trouble> {
+        let guests = ground.guests(Duration::ZERO).await?;
+        for vmid in self.stand.kept.nodes.iter().map(|node| node.vmid.0).filter(|vmid| !seen.contains(vmid)) {
+            if !guests.contains_key(&vmid) && !self.stand.client.is_free(vmid).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether machines were written down, readable or not.
@@ -256,7 +277,9 @@ impl<'r> Removal<'r> {
         let Ok(state) = kept.state(site.castle.clone()) else { return Ok(()) };
         let room = kept.strongroom(&site.castle, Some(state));
         let Ok(Some(recorded)) = Recorded::read(&room).await else { return Ok(()) };
-        let left = leftovers.iter().filter_map(|left| left.object["vmid"].as_u64()?.try_into().ok()).collect();
+        let told = leftovers.iter().filter_map(|left| left.object["vmid"].as_u64()?.try_into().ok());
+        // Somebody's word that these are gone ends a life; as long as it goes on, they may run.
+        let left = told.chain(site.missing.iter().map(|machine| machine.vmid)).collect();
         if recorded.keep_only(&room, &left, epoch).await? {
             self.unbegin(&site.castle, &room, epoch).await?;
         }
@@ -275,7 +298,7 @@ impl<'r> Removal<'r> {
     /// The steps that remove these guests, and the downloads on the hosts.
     fn graph(&self, site: &Site, doomed: &[Doomed]) -> Result<Graph, Trouble> {
         let mut graph = GraphBuilder::new();
-        platform::raze(&mut graph, &site.ground, &self.stand.site, doomed, self.reach, &site.hosts);
+        platform::raze(&mut graph, &site.ground, &self.stand.site, doomed, self.reach, &site.downloads);
         graph.build().map_err(|error| Trouble::of(&error))
     }
 
@@ -285,16 +308,6 @@ impl<'r> Removal<'r> {
         let mut graph = GraphBuilder::new();
         vault::clear(&mut graph, chamber.shelf(castle), &self.stand.kept.castle);
         graph.build().map(Some).map_err(|error| Trouble::of(&error))
-    }
-
-    /// The hosts whose downloads are looked at, and those that are not there to be looked at.
-    async fn hosts(&self) -> Result<(Vec<String>, Vec<String>), Trouble> {
-        if self.keep_image {
-            return Ok((Vec::new(), Vec::new()));
-        }
-        let online = self.stand.client.hosts().await?;
-        let is_there = |host: &String| online.iter().any(|row| row.name == *host && row.is_online);
-        Ok(self.stand.site.hosts.iter().cloned().partition(is_there))
     }
 
     /// What is still there of what was to go, asked afresh by someone who only looks; and what may be, where nobody looked.
@@ -385,7 +398,7 @@ impl<'r> Removal<'r> {
                 let next = "give castle.yaml vmids that it is within, and run the same command again";
                 (format!("{told}, with this castle's mark, outside of its vmids {first}-{last}"), next.to_owned())
             }
-            Whose::Stuck => (format!("{told}, whose removal was cut off"), unstick(vmid, host)),
+            Whose::Stuck => (format!("{told}, whose making or removal was cut off"), unstick(vmid, host)),
             Whose::Later(life) => {
                 (format!("{told}, of life {life}, of which the state here does not know"), lineage::OUTDATED.to_owned())
             }

@@ -8,7 +8,7 @@ mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use castle_engine::{CastleId, Fault, Graph, GraphBuilder, Handle, StepId};
@@ -17,7 +17,7 @@ use castle_layers::platform::{self, Design, Doomed};
 use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{Placed, Site, Survey, beginning, place, survey, unwanted, vault};
 use castle_proxmox::client::Client;
-use castle_proxmox::steps::Ground;
+use castle_proxmox::steps::{Ground, Record};
 use castle_seams::{deadline, spoken};
 use castle_spec::{ComponentName, Node};
 use castle_talos::client::Hush;
@@ -67,7 +67,7 @@ pub(crate) struct Stand {
     agreed: OnceCell<BTreeSet<u32>>,
     furnishing: OnceCell<Furnishing>,
     /// The life whose etcd was seen to have begun, and by whom: one that has begun does not end because its nodes are slow to say so again.
-    begun: OnceCell<(CastleId, String)>,
+    begun: Mutex<Option<(CastleId, String)>>,
     /// The nodes that did not answer whoever only looks.
     hush: Hush,
     /// When whatever runs was begun and has to end, if it has.
@@ -125,7 +125,7 @@ impl Stand {
             mints: true,
             agreed: OnceCell::new(),
             furnishing: OnceCell::new(),
-            begun: OnceCell::new(),
+            begun: Mutex::default(),
             hush: Hush::default(),
             since: None,
             deadline: None,
@@ -222,7 +222,8 @@ impl Stand {
     /// The same for whoever removes guests, and knows what is written down of them.
     pub(crate) fn ground_of(&self, castle: &CastleId, recorded: Option<&Recorded>) -> Arc<Ground> {
         let ground = Ground::new(self.client.clone(), castle.clone(), self.site.vmids.clone(), false);
-        Arc::new(ground.with_record(recorded.map(Recorded::record)))
+        let vmids = |recorded: &Recorded| recorded.vmids().chain(self.site.image_vmids()).collect();
+        Arc::new(ground.with_record(recorded.map(|recorded| Record { vmids: vmids(recorded) })))
     }
 
     /// Looks at the site and says where each node goes.
@@ -321,13 +322,20 @@ impl Stand {
         if remembered.began.is_some() {
             return Ok(remembered);
         }
-        let look = async || {
-            let seen = beginning::seen(room, survey, nodes, &self.wire(LOOKING)).await;
-            seen.map(|name| (ground.castle.clone(), name)).ok_or(())
+        let known = self.begun.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let begun = match known.filter(|(castle, _)| *castle == ground.castle) {
+            Some((_, name)) => Some(name),
+            None => beginning::seen(room, survey, nodes, &self.wire(LOOKING)).await,
         };
-        let begun = self.begun.get_or_try_init(look).await.ok().filter(|(castle, _)| *castle == ground.castle);
-        let began = begun.map(|(_, name)| format!("{name} has its data"));
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) =
+            begun.clone().map(|name| (ground.castle.clone(), name));
+        let began = begun.map(|name| format!("{name} has its data"));
         Ok(Remembered { began, ..remembered })
+    }
+
+    /// Forgets which etcd was seen to have begun: somebody else may have ended it since.
+    pub(crate) fn forget_beginnings(&self) {
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The control planes of this life that nobody will ask what they have, as people read them.

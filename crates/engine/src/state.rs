@@ -285,17 +285,6 @@ impl State {
         Ok(serial)
     }
 
-    /// Writes an older record anew, as the newest.
-    ///
-    /// # Errors
-    ///
-    /// As for reading and writing.
-    pub async fn restore(&mut self, layer: &Layer, serial: u64, epoch: u64) -> Result<u64, StateError> {
-        self.latest(layer).await?;
-        let old = self.read(layer, serial).await?;
-        self.write(layer, old.payload, epoch).await
-    }
-
     /// The castle's key: that of its records, or a new one for its first.
     fn key(&mut self) -> Result<Zeroizing<String>, StateError> {
         if let Some(key) = &self.key {

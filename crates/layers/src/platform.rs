@@ -2,6 +2,7 @@
 
 mod departing;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,7 +190,7 @@ pub enum Whose {
     Ours,
     /// This castle's, outside of its range, and in no record that castle has: nobody knows how it came there.
     Astray,
-    /// This castle's, as far as anybody knows: a guest whose removal was cut off on its host has no mark any more.
+    /// This castle's, as far as anybody knows: a guest whose making or removal was cut off on its host has no mark.
     Stuck,
     /// This castle's, in this later life than the one that is known.
     Later(u64),
@@ -252,8 +253,8 @@ async fn look_at<'g>(ground: &Ground, rows: impl Iterator<Item = &'g Guest>) -> 
             continue;
         }
         let config = match ground.client.config(&row.host, vmid).await {
-            // It has lost its mark, and is on its way out; or it is stuck there, and whose it was nobody knows.
-            Ok(Some(config)) if config.get("lock") == Some("destroyed") => match ground.settled(row).await {
+            // It has no mark yet, or not any more: once that is over it tells whose it is. Or it is stuck there, and nobody knows.
+            Ok(Some(config)) if config.is_placeholder() => match ground.settled(row).await {
                 Ok(None) => continue,
                 Ok(Some(config)) => config,
                 Err(_) if ground.record.as_ref().is_none_or(|record| record.vmids.contains(&vmid)) => {
@@ -326,14 +327,60 @@ pub fn uuids(ground: &Arc<Ground>) -> Uuids {
     })
 }
 
-/// Adds the steps that remove these guests, and the downloads of the castle from these hosts; returns those that remove guests.
+/// Where a host may have what castle downloaded.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DownloadPlace {
+    /// The host.
+    pub host: String,
+    /// The storage there.
+    pub storage: String,
+}
+
+impl DownloadPlace {
+    /// All places where this castle may have downloaded something: the storage of its file on the hosts of its file, and every other one that may keep
+    /// images, for the file may have named that before. Hosts of the file that are not there come back as the second.
+    ///
+    /// # Errors
+    ///
+    /// If Proxmox does not answer.
+    pub async fn all(ground: &Ground, site: &Site) -> Result<(Vec<Self>, Vec<String>), Fault> {
+        let online = ground.client.hosts().await?;
+        let is_there = |host: &str| online.iter().any(|row| row.name == host && row.is_online);
+        let (there, away): (Vec<String>, _) = site.hosts.iter().cloned().partition(|host| is_there(host));
+        let mut all: Vec<Self> = there.into_iter().map(|host| Self { host, storage: site.images.clone() }).collect();
+        let mut shared = BTreeSet::new();
+        for host in online.iter().filter(|row| row.is_online).map(|row| &row.name) {
+            let storages = match ground.client.storages(host).await {
+                // Where castle may not look, it could not download either; and a host of others that does not answer keeps no castle from its end.
+                Err(_) if !site.hosts.contains(host) => continue,
+                storages => storages?,
+            };
+            for storage in storages.into_iter().filter(|one| one.is_enabled && one.is_active) {
+                let place = Self { host: host.clone(), storage: storage.name };
+                let is_known = all.contains(&place) || (storage.is_shared && !shared.insert(place.storage.clone()));
+                if storage.content.contains("import") && !is_known {
+                    all.push(place);
+                }
+            }
+        }
+        Ok((all, away))
+    }
+
+    /// As the step that looks there is called: by its host, and by what is not its storage in the file, too.
+    fn name(&self, site: &Site) -> String {
+        let Self { host, storage } = self;
+        if *storage == site.images && site.hosts.contains(host) { host.clone() } else { format!("{host} ({storage})") }
+    }
+}
+
+/// Adds the steps that remove these guests, and the downloads of the castle from these places; returns those that remove guests.
 pub fn raze(
     graph: &mut GraphBuilder,
     ground: &Arc<Ground>,
     site: &Site,
     doomed: &[Doomed],
     reach: Reach,
-    hosts: &[String],
+    downloads: &[DownloadPlace],
 ) -> Vec<StepId> {
     for guest in doomed {
         let place = Place { lane: Some(host_lane(&guest.host)), predicted: Duration::from_secs(2) };
@@ -345,9 +392,9 @@ pub fn raze(
             graph.after(image.removal(), guest.removal());
         }
     }
-    for host in hosts {
-        let step = RemoveDownloads::new(ground.clone(), host, &site.images);
-        graph.step(id("downloads", host), Place::default(), (), step);
+    for place in downloads {
+        let step = RemoveDownloads::new(ground.clone(), &place.host, &place.storage);
+        graph.step(id("downloads", &place.name(site)), Place::default(), (), step);
     }
     doomed.iter().map(Doomed::removal).collect()
 }

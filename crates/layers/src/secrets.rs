@@ -85,6 +85,17 @@ fn payload(generation: u64, bundle: &Secret, beginning: &Beginning) -> Value {
     json!({"generation": generation, "bundle": bundle.expose(), "etcd": beginning.json()})
 }
 
+/// An older record with what the newest of the same life says of its etcd, where `records` are all, the newest first: one that has begun since does
+/// not begin once more because an older record comes back.
+#[must_use]
+pub fn restored<'r>(older: &Value, mut records: impl Iterator<Item = &'r Value>) -> Value {
+    let mut payload = older.clone();
+    if let Some(newest) = records.find(|newest| newest["generation"] == older["generation"]) {
+        payload["etcd"] = newest["etcd"].clone();
+    }
+    payload
+}
+
 impl Strongroom {
     /// The etcd of a life that has none yet.
     pub(crate) fn to_begin(&self) -> Beginning {

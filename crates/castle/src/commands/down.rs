@@ -146,7 +146,7 @@ pub(crate) fn left_alone(guest: &Doomed) -> String {
     let why = match guest.whose {
         Whose::Ours => "this castle's".to_owned(),
         Whose::Astray => "with this castle's mark, outside of its vmids".to_owned(),
-        Whose::Stuck => format!("whose removal was cut off: {}", unstick(*vmid, host)),
+        Whose::Stuck => format!("whose making or removal was cut off: {}", unstick(*vmid, host)),
         Whose::Later(life) => format!("this castle's in life {life}, of which its state does not know"),
         Whose::Others => "another castle's".to_owned(),
         Whose::Copied(original) => {

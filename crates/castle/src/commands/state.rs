@@ -139,13 +139,17 @@ async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &m
     }
     let writing = async {
         let epoch = held.lease.epoch();
-        let (mut written, mut machines) = (None, None);
+        let newest = state.latest(layer).await.map_err(|error| kept.told(&error))?;
+        let mut payload = record.payload.clone();
         if *layer == platform::layer() {
             // What was made since may still be there.
-            let newest = state.latest(layer).await.map_err(|error| kept.told(&error))?;
-            let payload = Recorded::restored(&record.payload, newest.as_ref().map(|newest| &newest.payload));
-            written = Some(state.write(layer, payload, epoch).await.map_err(|error| error.to_string())?);
+            payload = Recorded::restored(&payload, newest.as_ref().map(|newest| &newest.payload));
+        } else if *layer == secrets::layer() {
+            // What has begun since does not begin once more.
+            let all = records(&mut state, layer).await;
+            payload = secrets::restored(&payload, all.iter().map(|record| &record.payload));
         }
+        let mut machines = None;
         if let Some(life) = life {
             // Before it is that life again: whoever does not see its machines then has to know of them.
             machines = known_of(&mut state, life).await;
@@ -154,10 +158,7 @@ async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &m
                 state.write(&platform, known.clone(), epoch).await.map_err(|error| error.to_string())?;
             }
         }
-        let written = match written {
-            Some(written) => written,
-            None => state.restore(layer, serial, epoch).await.map_err(|error| kept.told(&error))?,
-        };
+        let written = state.write(layer, payload, epoch).await.map_err(|error| kept.told(&error))?;
         if let Some(life) = life {
             lineage::go_back(kept.store.as_ref(), &castle, life).await.map_err(|error| error.to_string())?;
         }
@@ -187,14 +188,20 @@ async fn restore(kept: &Kept, layer: &Layer, serial: u64, yes: bool, printer: &m
 /// What the newest record says that knows machines of this life; one that ended has been written down without any.
 async fn known_of(state: &mut State, life: u64) -> Option<Value> {
     let layer = platform::layer();
-    let mut records = Vec::new();
     // Whoever cannot read the newest writes none after it.
     state.latest(&layer).await.ok()?;
-    for serial in state.history(&layer).await.unwrap_or_default() {
-        records.extend(state.read(&layer, serial).await.ok());
+    let records = records(state, &layer).await;
+    records.into_iter().map(|record| record.payload).find(|payload| Recorded::knows_machines(payload, life))
+}
+
+/// All records of a layer that can be read, the newest first.
+async fn records(state: &mut State, layer: &Layer) -> Vec<Record> {
+    let mut records = Vec::new();
+    for serial in state.history(layer).await.unwrap_or_default() {
+        records.extend(state.read(layer, serial).await.ok());
     }
-    records.sort_by_key(|record| record.serial);
-    records.into_iter().rev().map(|record| record.payload).find(|payload| Recorded::knows_machines(payload, life))
+    records.sort_by_key(|record| std::cmp::Reverse(record.serial));
+    records
 }
 
 /// The layers of which there are records.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use castle_engine::{Chosen, Fence, Layer, Outcome, Taking};
+use castle_engine::{Chosen, Fence, Layer, Outcome, Report, Taking};
 use castle_layers::platform;
 use castle_layers::{Survey, gitops};
 use clap::Args;
@@ -80,6 +80,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     kept.seal_anew().await.map_err(Trouble::Failed)?;
     repository::announce(kept).map_err(Trouble::Invalid)?;
     stand.knock().await?;
+    let written = kept.written_epoch().await;
     let identity = stand.identify().await?;
     // Before anything is written anywhere: is there something in the way?
     let ground = stand.ground(&identity.castle, deep);
@@ -90,18 +91,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     }
     let Foreseen { report: first_look, rolling, .. } = stand.foresee(&ground, &window, &survey, &placed).await?;
     let layers = Chosen::of(args.layer.iter().map(|layer| Layer::new(layer)));
-    let guarded = |outcome: &Outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded);
-    // Of a layer that is only looked at, it is told at the end.
-    let in_the_way =
-        first_look.ended(guarded).map(|(step, _)| step).chain(irreplaceable(&first_look).map(|(step, _)| step));
-    if in_the_way.into_iter().any(|step| layers.contains(&step.layer)) {
-        let mut problems = problems(&first_look, printer);
-        problems.extend(tell_irreplaceable(&first_look, printer));
-        let name = kept.castle.castle.as_str();
-        printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
-        printer.say("Nothing was changed.");
-        return Ok(Exit::Refused);
-    }
+    refuse(&stand, &first_look, &layers, printer)?;
     stand.hold_secrets(&identity).await?;
     keep_off(&stand, &survey, printer).await?;
     if layers.contains(&platform::layer()) {
@@ -133,7 +123,8 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     if let Some(silent) = kept.silent_holder().await {
         printer.complain_to_people(&silent);
     }
-    let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
+    let first_seen = identity.seen_epoch;
+    let held = kept.lease(Taking::Politely, first_seen).await?;
     let work = async {
         if let Some(planned) = &planned {
             hold_to(planned, &stand, printer).await?;
@@ -149,10 +140,16 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         if let Some(fault) = vanished(&stand, &room, &ground, &survey).await? {
             return Err(fault.into());
         }
-        // Who has to restart, and in which order, may have changed since: somebody else may have been at it.
-        let rolling = match rolling.is_empty() {
-            true => rolling,
-            false => stand.foresee(&ground, &room, &survey, &placed).await?.rolling,
+        // What is in the way, who has to restart, and in which order, may have changed since: somebody else may have been at it.
+        let is_moved = written.is_none_or(|written| held.lease.epoch() != written.max(first_seen) + 1);
+        let rolling = if is_moved || !rolling.is_empty() {
+            stand.forget_beginnings();
+            let Foreseen { report, rolling, .. } = stand.foresee(&ground, &room, &survey, &placed).await?;
+            refuse(&stand, &report, &layers, printer)?;
+            keep_off(&stand, &survey, printer).await?;
+            rolling
+        } else {
+            rolling
         };
         held.lease.check().await?;
         let (nodes, whereabouts) = (stand.nodes(&placed), stand.client.whereabouts());
@@ -193,6 +190,22 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     // A lease that cannot be given back runs out by itself.
     let _ = held.lease.release().await;
     exit
+}
+
+/// Refuses what looking says no run may do: a guard that stands, or a machine that would have to be made anew. Of a layer that is only looked at, that is
+/// told at the end.
+fn refuse(stand: &Stand, look: &Report, layers: &Chosen, printer: &mut Printer) -> Result<(), Trouble> {
+    let guarded = |outcome: &Outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded);
+    let in_the_way = look.ended(guarded).map(|(step, _)| step).chain(irreplaceable(look).map(|(step, _)| step));
+    if !in_the_way.into_iter().any(|step| layers.contains(&step.layer)) {
+        return Ok(());
+    }
+    let mut problems = problems(look, printer);
+    problems.extend(tell_irreplaceable(look, printer));
+    let name = stand.kept.castle.castle.as_str();
+    printer.result(&json!({"verb": "up", "castle": name, "result": "refused", "problems": problems}));
+    printer.say("Nothing was changed.");
+    Err(Trouble::Said(Exit::Refused))
 }
 
 /// Refuses to make machines with addresses at which another cluster answers.

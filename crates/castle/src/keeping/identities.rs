@@ -39,23 +39,27 @@ impl Identities {
         let mut words: Vec<Zeroizing<String>> =
             own?.iter().map(|words| Zeroizing::new(words.expose().to_owned())).collect();
         let is_alone = words.is_empty();
+        let looked_at = || format!("looked at {}", places.join("; "));
         let embedded = simulation.map(|folder| embedded_identity(doors, folder)).transpose();
         match (embedded.map(Option::flatten), simulation) {
             (Ok(Some(embedded)), _) => words.push(embedded),
             // Whoever has another can do without.
             (Err(_), _) if !is_alone => {}
             (Err(why), _) => return Err(why),
-            (Ok(None), _) if is_alone && !hindrances.is_empty() => return Err(hindrances.join("; ")),
+            (Ok(None), _) if is_alone && !hindrances.is_empty() => {
+                return Err(format!("{} ({})", hindrances.join("; "), looked_at()));
+            }
             (Ok(None), Some(folder)) if is_alone && mints => words.push(minted(doors, folder)?),
             (Ok(None), Some(folder)) if is_alone => {
                 let file = embedded_file(folder);
                 return Err(format!(
-                    "there is no age identity, and {} is not there\n  next: put it back from a copy",
-                    file.display()
+                    "there is no age identity, and {} is not there ({})\n  next: put it back from a copy",
+                    file.display(),
+                    looked_at()
                 ));
             }
             (Ok(None), None) if is_alone && ssh.is_empty() => {
-                return Err(format!("{NO_IDENTITY} (looked at {})", places.join("; ")));
+                return Err(format!("{NO_IDENTITY} ({})", looked_at()));
             }
             (Ok(None), _) => {}
         }

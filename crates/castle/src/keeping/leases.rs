@@ -78,6 +78,12 @@ impl Kept {
         Ok(Held { lease, _turn: turn })
     }
 
+    /// The epoch of whoever wrote last, by the store; nothing if nobody can tell.
+    pub(crate) async fn written_epoch(&self) -> Option<u64> {
+        let holder = look(self.store.as_ref(), &self.key()).await.ok()?;
+        Some(holder.map_or(0, |(holder, _)| holder.epoch))
+    }
+
     /// Who runs castle, for people.
     pub(super) fn owner(&self) -> String {
         let variable = |name: &str| self.doors.variables.text(name).filter(|value| !value.is_empty());

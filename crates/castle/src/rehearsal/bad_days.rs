@@ -11,6 +11,7 @@ mod of_files;
 mod of_identity;
 mod of_looking;
 mod of_records;
+mod of_remains;
 mod of_restarts;
 mod of_sight;
 mod of_the_site;

@@ -114,7 +114,7 @@ fn of_two_writers_one_is_overtaken_and_the_record_is_the_others() {
 }
 
 #[test]
-fn the_last_generations_are_kept_and_an_old_one_can_be_restored() {
+fn the_last_generations_are_kept_and_an_old_one_can_be_written_anew() {
     in_virtual_time(async |clock| {
         let disk = ModelDisk::new(&Pulse::new());
         let mut state = Operator::new(1).state(&disk, clock);
@@ -123,7 +123,8 @@ fn the_last_generations_are_kept_and_an_old_one_can_be_restored() {
         }
         let history = state.history(&layer()).await.unwrap();
         assert_eq!((history.len(), history.first(), history.last()), (10, Some(&11), Some(&20)), "at least five");
-        assert_eq!(state.restore(&layer(), 13, 1).await.unwrap(), 21);
+        let old = state.read(&layer(), 13).await.unwrap();
+        assert_eq!(state.write(&layer(), old.payload, 1).await.unwrap(), 21);
         assert_eq!(state.latest(&layer()).await.unwrap().unwrap().payload, json!(13));
     });
 }

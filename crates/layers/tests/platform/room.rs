@@ -11,7 +11,7 @@ use castle_datacenter::{
 use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Journal, Report, Tools, Wanted, run};
 use castle_http::{Endpoint, Trust};
 use castle_layers::cluster::Rolling;
-use castle_layers::platform::{self, Design, Doomed, Whose};
+use castle_layers::platform::{self, Design, Doomed, DownloadPlace, Whose};
 use castle_layers::{Site, Survey, place, survey};
 use castle_proxmox::client::{Access, Client, Token};
 use castle_proxmox::model::{Guest, Host, Mark, Owner, Place, Storage};
@@ -245,8 +245,14 @@ impl Room {
             Some(Doomed { vmid: guest.vmid, name: mark.name, host, is_template, is_protected, whose: Whose::Ours })
         });
         let (mut graph, doomed): (_, Vec<Doomed>) = (GraphBuilder::new(), ours.collect());
-        platform::raze(&mut graph, &self.ground(false), &self.site, &doomed, Reach::Marked, &self.site.hosts);
+        platform::raze(&mut graph, &self.ground(false), &self.site, &doomed, Reach::Marked, &self.downloads());
         graph.build().unwrap()
+    }
+
+    /// Where the file leads, which never changes here.
+    fn downloads(&self) -> Vec<DownloadPlace> {
+        let place = |host: &String| DownloadPlace { host: host.clone(), storage: self.site.images.clone() };
+        self.site.hosts.iter().map(place).collect()
     }
 
     /// Runs a graph; without a journal it only looks.
@@ -289,7 +295,7 @@ impl Room {
         let doomed = platform::found(&ground).await.unwrap();
         let doomed: Vec<Doomed> = doomed.into_iter().filter(|guest| guest.whose == Whose::Ours).collect();
         let mut graph = GraphBuilder::new();
-        platform::raze(&mut graph, &ground, &self.site, &doomed, Reach::Marked, &self.site.hosts);
+        platform::raze(&mut graph, &ground, &self.site, &doomed, Reach::Marked, &self.downloads());
         let report = self.run(&graph.build().unwrap(), true).await;
         self.check_strangers();
         report

@@ -287,6 +287,12 @@ impl Config {
         self.get("template") == Some("1")
     }
 
+    /// Whether it is a guest that somebody makes or removes just now: it has neither name, mark nor hardware then.
+    #[must_use]
+    pub fn is_placeholder(&self) -> bool {
+        matches!(self.get("lock"), Some("clone" | "create" | "destroyed"))
+    }
+
     /// Whether somebody has protected it from removal.
     #[must_use]
     pub fn is_protected(&self) -> bool {

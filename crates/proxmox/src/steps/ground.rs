@@ -175,8 +175,7 @@ impl Ground {
     /// If Proxmox does not answer, or the guest is stuck.
     pub async fn settled(&self, row: &Guest) -> Result<Option<Config>, Fault> {
         let config = self.client.config(&row.host, row.vmid).await?;
-        let lock = config.as_ref().and_then(|config| config.get("lock"));
-        if !matches!(lock, Some("clone" | "create" | "destroyed")) {
+        if !config.as_ref().is_some_and(Config::is_placeholder) {
             return Ok(config);
         }
         self.wait_for_placeholder(row).await?;

@@ -9,6 +9,9 @@ use crate::keeping::Kept;
 use crate::stand::{Stand, Trouble};
 use crate::standing::vanished;
 
+/// Why nobody knows whether the machines are there.
+const UNHELD: &str = "what the state knows of them was not held against the hypervisor";
+
 /// A sentence of another verb as a finding.
 fn wrong(check: &'static str, subject: impl Into<String>, why: &str) -> Finding {
     let (evidence, next) = why.split_once("\n  next: ").unwrap_or((why, ""));
@@ -65,12 +68,15 @@ pub(super) async fn standing(stand: &Stand, castle: &CastleId) -> Vec<Finding> {
         findings.push(wrong("manifests", "", trouble.told()));
     }
     let ground = stand.ground(castle, false);
-    // That the site cannot be looked at is told better by others.
-    let Ok(survey) = survey(&ground, &stand.site).await else { return findings };
+    // Why the site or the state cannot be looked at is told better by others; that the machines were not held against it is told here.
+    let Ok(survey) = survey(&ground, &stand.site).await else {
+        findings.push(Finding::not_asked("machines", UNHELD));
+        return findings;
+    };
     match vanished(stand, &stand.window(castle), &ground, &survey).await {
         Ok(Some(fault)) => findings.push(Finding::wrong("machines", fault.subject, fault.evidence).next(fault.next)),
-        // A state that cannot be read is told already.
-        Ok(None) | Err(Trouble::Failed(_)) => {}
+        Ok(None) => {}
+        Err(Trouble::Failed(_)) => findings.push(Finding::not_asked("machines", UNHELD)),
         Err(trouble) => findings.push(wrong("machines", "", trouble.told())),
     }
     findings
