@@ -73,7 +73,9 @@ fn test() -> Result<Vec<String>> {
     let list = tempfile::NamedTempFile::new()?;
     let draw = draw();
     println!("worlds are drawn by {DRAW}={draw}");
-    shell::run(cargo().args(["test", "--locked", "--workspace"]).env(SKIPPED, list.path()).env(DRAW, draw))?;
+    shell::run(
+        cargo().args(["test", "--locked", "--workspace", "--no-fail-fast"]).env(SKIPPED, list.path()).env(DRAW, draw),
+    )?;
     let skipped = std::fs::read_to_string(list.path())?;
     Ok(skipped.lines().map(|line| format!("skipped: {line}")).collect())
 }

@@ -295,7 +295,7 @@ impl Printer {
     pub(crate) fn interrupted(&mut self, verb: &str) -> Exit {
         // It may have been part of another verb, which did not come to tell it.
         self.held_result();
-        self.result(&serde_json::json!({"verb": verb, "result": "interrupted"}));
+        self.result(&serde_json::json!({"verb": verb, "result": "interrupted", "problems": []}));
         self.say("Interrupted. Run the same command again to go on.");
         Exit::Interrupted
     }

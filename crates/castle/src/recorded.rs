@@ -188,6 +188,11 @@ impl Recorded {
         self.all().map(|machine| machine.vmid)
     }
 
+    /// The hosts that the machines were made on, as far as anybody wrote that down.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = String> {
+        self.all().filter_map(|machine| machine.host.clone())
+    }
+
     /// The control planes that have stood, in the order they were written down.
     pub(crate) fn control_planes(&self) -> impl Iterator<Item = &Machine> {
         self.machines.iter().filter(|machine| machine.is_control_plane)

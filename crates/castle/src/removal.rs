@@ -10,10 +10,10 @@ use std::time::Duration;
 use castle_engine::{
     CastleId, Expect, Fault, Fence, Graph, GraphBuilder, Lease, Outcome, SealError, StateError, Taking, lineage,
 };
-use castle_layers::platform::{self, Doomed, DownloadPlace, Whose};
+use castle_layers::platform::{self, Doomed, Whose};
 use castle_layers::secrets::Strongroom;
 use castle_layers::vault;
-use castle_proxmox::steps::{Ground, Reach, unprotect, unstick};
+use castle_proxmox::steps::{Downloads, Ground, Reach, Unseen, unprotect, unstick};
 use serde_json::{Map, Value, json};
 
 use crate::drive::{Driven, conclude, journal_of};
@@ -64,9 +64,7 @@ pub(crate) struct Note<'r> {
 struct Site {
     castle: CastleId,
     ground: Arc<Ground>,
-    /// Where downloads are looked for, and the hosts that are not there to be looked at.
-    downloads: Vec<DownloadPlace>,
-    unseen: Vec<String>,
+    downloads: Downloads,
     /// Machines that the state knows of, and that are not to be seen.
     missing: Vec<Machine>,
     /// Those that are seen, and have lost their mark; each with its host.
@@ -209,7 +207,7 @@ impl<'r> Removal<'r> {
             return Err(moved(&format!("got VM {} ({})", new.vmid, new.name)));
         }
         let is_ours =
-            |guest: &&Doomed| matches!(guest.whose, Whose::Ours | Whose::Astray | Whose::Later(_) | Whose::Stuck);
+            |guest: &&Doomed| matches!(guest.whose, Whose::Ours | Whose::Astray | Whose::Later(_) | Whose::Unfinished);
         let seen: BTreeSet<u32> = found.iter().filter(is_ours).map(|guest| guest.vmid).collect();
         let (mut missing, mut unmarked) = (Vec::new(), Vec::new());
         if let Some(recorded) = &recorded {
@@ -224,15 +222,25 @@ impl<'r> Removal<'r> {
             recorded.note_going(&room, going, stand.client.whereabouts(), epoch).await?;
         }
         let is_seen = found.iter().any(|guest| is_ours(&guest) && !guest.is_template);
-        let has_begun = room.beginning().await.ok().flatten().is_some_and(|known| known.has_begun);
-        let unknown = match unread {
-            Some((why, false)) => Some(format!("the state cannot be read: {why}")),
+        let beginning = room.beginning().await;
+        let has_begun = beginning.as_ref().is_ok_and(|known| known.as_ref().is_some_and(|known| known.has_begun));
+        let unreadable = |why: String| Some(format!("the state cannot be read: {why}"));
+        let unknown = match (unread, beginning) {
+            (Some((why, false)), _) => unreadable(why),
             // Without a key the machines themselves have to tell; where one is not seen, nobody does.
-            Some((why, true)) if self.has_record().await? && (!is_seen || self.hides_one(&ground, &seen).await?) => {
-                Some(format!("the state cannot be read: {why}"))
+            (Some((why, true)), _)
+                if self.has_record().await? && (!is_seen || self.hides_one(&ground, &seen).await?) =>
+            {
+                unreadable(why)
             }
+            (None, Err(error)) if recorded.is_none() && !is_seen => unreadable(error.to_string()),
+            (None, _) if recorded.is_none() && is_seen && self.hides_one(&ground, &seen).await? => Some(format!(
+                "the state has no record of the machines of {}, and at {} a node of its file is there that castle may not see",
+                kept.name(),
+                stand.client.whereabouts()
+            )),
             // A life that ended has been written down without machines, not without a record.
-            None if !is_seen && has_begun && recorded.is_none() => Some(format!(
+            (None, _) if !is_seen && has_begun && recorded.is_none() => Some(format!(
                 "the state has no record of the machines of {}, whose etcd has begun, and castle sees none at {}",
                 kept.name(),
                 stand.client.whereabouts()
@@ -244,18 +252,19 @@ impl<'r> Removal<'r> {
             )),
             _ => None,
         };
-        let (downloads, unseen) = match self.keep_image {
-            true => (Vec::new(), Vec::new()),
-            false => DownloadPlace::all(&ground, &stand.site).await?,
+        let downloads = match self.keep_image {
+            true => Downloads::default(),
+            false => platform::downloads(&ground, &stand.site).await?,
         };
-        Ok(Site { castle: now.castle, ground, downloads, unseen, missing, unmarked, unknown })
+        Ok(Site { castle: now.castle, ground, downloads, missing, unmarked, unknown })
     }
 
     /// Whether a node of the file is there and not to be seen.
     async fn hides_one(&self, ground: &Ground, seen: &BTreeSet<u32>) -> Result<bool, Trouble> {
         let guests = ground.guests(Duration::ZERO).await?;
         for vmid in self.stand.kept.nodes.iter().map(|node| node.vmid.0).filter(|vmid| !seen.contains(vmid)) {
-            if !guests.contains_key(&vmid) && !self.stand.client.is_free(vmid).await? {
+            // What nobody tells may well be there.
+            if !guests.contains_key(&vmid) && !self.stand.client.is_free(vmid).await.unwrap_or(false) {
                 return Ok(true);
             }
         }
@@ -298,7 +307,7 @@ impl<'r> Removal<'r> {
     /// The steps that remove these guests, and the downloads on the hosts.
     fn graph(&self, site: &Site, doomed: &[Doomed]) -> Result<Graph, Trouble> {
         let mut graph = GraphBuilder::new();
-        platform::raze(&mut graph, &site.ground, &self.stand.site, doomed, self.reach, &site.downloads);
+        platform::raze(&mut graph, &site.ground, &self.stand.site, doomed, self.reach, &site.downloads.places);
         graph.build().map_err(|error| Trouble::of(&error))
     }
 
@@ -325,10 +334,10 @@ impl<'r> Removal<'r> {
                 let is_left = |guest: &Doomed| {
                     let was_to_go =
                         self.doomed.iter().any(|doomed| doomed.vmid == guest.vmid && doomed.whose == guest.whose);
-                    let is_astray = matches!(guest.whose, Whose::Astray | Whose::Later(_) | Whose::Stuck);
+                    let is_astray = matches!(guest.whose, Whose::Astray | Whose::Later(_));
                     was_to_go || goes(guest, self.keep_image) || is_astray
                 };
-                leftovers.extend(now.into_iter().filter(is_left).map(|guest| self.left(guest, &site.unseen)));
+                leftovers.extend(now.into_iter().filter(is_left).map(|guest| self.left(guest, &site.downloads.unseen)));
                 leftovers.extend(hidden);
             }
             Err(fault) => leftovers.push(Leftover {
@@ -385,11 +394,12 @@ impl<'r> Removal<'r> {
     }
 
     /// A guest that is still there.
-    fn left(&self, guest: Doomed, unseen: &[String]) -> Leftover {
+    fn left(&self, guest: Doomed, unseen: &[Unseen]) -> Leftover {
         let guest = called(guest, &self.stand.kept);
         let (vmid, host) = (guest.vmid, &guest.host);
         let name = if guest.name.is_empty() { String::new() } else { format!(" ({})", guest.name) };
-        let once = if unseen.contains(host) { format!("once {host} answers, ") } else { String::new() };
+        let is_away = unseen.iter().any(|unseen| unseen.storage.is_none() && unseen.host == *host);
+        let once = if is_away { format!("once {host} answers, ") } else { String::new() };
         let told = format!("VM {vmid}{name} on {host}");
         let (told, next) = match guest.whose {
             _ if guest.is_protected => (format!("{told}, which is protected from removal"), unprotect(vmid)),
@@ -398,7 +408,13 @@ impl<'r> Removal<'r> {
                 let next = "give castle.yaml vmids that it is within, and run the same command again";
                 (format!("{told}, with this castle's mark, outside of its vmids {first}-{last}"), next.to_owned())
             }
-            Whose::Stuck => (format!("{told}, whose making or removal was cut off"), unstick(vmid, host)),
+            Whose::Unfinished => (
+                format!("{told}, which {UNFINISHED}"),
+                format!(
+                    "run the same command again; if no task of Proxmox works on it any more, {}",
+                    unstick(vmid, host)
+                ),
+            ),
             Whose::Later(life) => {
                 (format!("{told}, of life {life}, of which the state here does not know"), lineage::OUTDATED.to_owned())
             }
@@ -534,9 +550,10 @@ impl<'r> Removal<'r> {
                 self.stand.kept.castle.castle.as_str()
             ));
         }
-        for host in &site.unseen {
+        for unseen in &site.downloads.unseen {
             printer.complain_to_people(&format!(
-                "{host} is not there: whether something that castle downloaded is left on it was not looked at\n  next: once it is back, run the same command again"
+                "not looked at: whether something that castle downloaded is left on {unseen}: {}\n  next: once that is mended, run the same command again",
+                unseen.why
             ));
         }
         let other = |step: &castle_engine::StepId| json!({"what": &*step.kind, "name": &*step.name});
@@ -547,8 +564,8 @@ impl<'r> Removal<'r> {
         if let Some(calm) = calm {
             more.insert("graceful".to_owned(), calm.object());
         }
-        if !site.unseen.is_empty() {
-            more.insert("unseen".to_owned(), json!(site.unseen));
+        if !site.downloads.unseen.is_empty() {
+            more.insert("unseen".to_owned(), site.downloads.unseen.iter().map(ToString::to_string).collect());
         }
         if self.forgets && !site.missing.is_empty() {
             let told = recorded::listed(&site.missing);
@@ -557,7 +574,7 @@ impl<'r> Removal<'r> {
         }
         let name = self.stand.kept.castle.castle.as_str();
         let exit = conclude(self.verb, "gone", name, driven, more, printer);
-        if exit == Exit::Done && site.unseen.is_empty() {
+        if exit == Exit::Done && site.downloads.unseen.is_empty() {
             let image = if self.keep_image { " but the image, which was to be kept" } else { "" };
             let (name, vmids) = (self.stand.kept.name(), &self.stand.site.vmids);
             printer.say(&match self.ending {
@@ -570,6 +587,9 @@ impl<'r> Removal<'r> {
         exit
     }
 }
+
+/// What is said of a guest that has no mark yet, or not any more.
+pub(crate) const UNFINISHED: &str = "is being made or removed, or was cut off in that";
 
 /// A guest as an object.
 fn object(guest: &Doomed) -> Value {
@@ -596,5 +616,5 @@ pub(crate) fn called(mut guest: Doomed, kept: &Kept) -> Doomed {
 
 /// Whether a guest is to go with its castle.
 pub(crate) fn goes(guest: &Doomed, keep_image: bool) -> bool {
-    guest.whose == Whose::Ours && !(keep_image && guest.is_template)
+    matches!(guest.whose, Whose::Ours | Whose::Unfinished) && !(keep_image && guest.is_template)
 }

@@ -222,8 +222,10 @@ impl Stand {
     /// The same for whoever removes guests, and knows what is written down of them.
     pub(crate) fn ground_of(&self, castle: &CastleId, recorded: Option<&Recorded>) -> Arc<Ground> {
         let ground = Ground::new(self.client.clone(), castle.clone(), self.site.vmids.clone(), false);
-        let vmids = |recorded: &Recorded| recorded.vmids().chain(self.site.image_vmids()).collect();
-        Arc::new(ground.with_record(recorded.map(|recorded| Record { vmids: vmids(recorded) })))
+        Arc::new(ground.with_record(recorded.map(|recorded| Record {
+            vmids: recorded.vmids().chain(self.site.image_vmids()).collect(),
+            hosts: recorded.hosts().collect(),
+        })))
     }
 
     /// Looks at the site and says where each node goes.
@@ -333,9 +335,16 @@ impl Stand {
         Ok(Remembered { began, ..remembered })
     }
 
-    /// Forgets which etcd was seen to have begun: somebody else may have ended it since.
-    pub(crate) fn forget_beginnings(&self) {
-        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Looks afresh: somebody else may have worked on the castle since. Which etcd was seen to have begun stays known as long as the machine that
+    /// showed it is there: one that is slow to say so again must not be taken for none.
+    pub(crate) fn look_afresh(&self, survey: &Survey) {
+        self.hush.forget();
+        let is_there = |name: &str| {
+            let mut nodes = self.kept.nodes.iter();
+            nodes.any(|node| node.name.value == name && survey.guests.contains_key(&node.vmid.0))
+        };
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        *begun = begun.take().filter(|(_, name)| is_there(name));
     }
 
     /// The control planes of this life that nobody will ask what they have, as people read them.

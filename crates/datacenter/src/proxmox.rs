@@ -43,6 +43,7 @@ mod tasks;
 mod template;
 
 use api::{Call, Operation, Params, Version};
+pub(crate) use clone::by_hand as clone_by_hand;
 pub use download::{Download, checksum};
 pub(crate) use ha::Managed;
 

@@ -2,15 +2,14 @@
 
 mod departing;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Fault, GraphBuilder, Handle, Lane, Layer, Place, StepId};
 use castle_proxmox::model::{ErrorClass, Format, Guest, Mark, Owner};
 use castle_proxmox::steps::{
-    DropOldImages, FetchImage, Ground, Guests, MakeGuest, MakeImage, Reach, RemoveDownloads, RemoveGuest, RunGuest,
-    Standing, Template,
+    DownloadPlace, Downloads, DropOldImages, FetchImage, Ground, Guests, MakeGuest, MakeImage, Reach, RemoveDownloads,
+    RemoveGuest, RunGuest, Standing, Template,
 };
 use castle_seams::BoxFuture;
 use castle_spec::model::Cni;
@@ -190,8 +189,8 @@ pub enum Whose {
     Ours,
     /// This castle's, outside of its range, and in no record that castle has: nobody knows how it came there.
     Astray,
-    /// This castle's, as far as anybody knows: a guest whose making or removal was cut off on its host has no mark.
-    Stuck,
+    /// Perhaps this castle's: a guest that is being made or removed, or was cut off in that, has no mark yet or any more.
+    Unfinished,
     /// This castle's, in this later life than the one that is known.
     Later(u64),
     /// Another castle's.
@@ -253,16 +252,13 @@ async fn look_at<'g>(ground: &Ground, rows: impl Iterator<Item = &'g Guest>) -> 
             continue;
         }
         let config = match ground.client.config(&row.host, vmid).await {
-            // It has no mark yet, or not any more: once that is over it tells whose it is. Or it is stuck there, and nobody knows.
-            Ok(Some(config)) if config.is_placeholder() => match ground.settled(row).await {
-                Ok(None) => continue,
-                Ok(Some(config)) => config,
-                Err(_) if ground.record.as_ref().is_none_or(|record| record.vmids.contains(&vmid)) => {
-                    found.push(of(called, Whose::Stuck, row.shows_template));
-                    continue;
-                }
-                Err(_) => config,
-            },
+            // Whoever only looks does not wait for it. What castle never made here is somebody else's.
+            Ok(Some(config)) if config.is_placeholder() && config.description().is_empty() => {
+                let may_be_ours = ground.record.as_ref().is_none_or(|record| record.vmids.contains(&vmid));
+                let whose = if may_be_ours { Whose::Unfinished } else { Whose::Unmarked };
+                found.push(of(called, whose, row.shows_template));
+                continue;
+            }
             Ok(Some(config)) => config,
             Ok(None) => continue,
             // Its host does not answer: whose it is, the list alone tells. It is read before anything is done to it.
@@ -327,50 +323,13 @@ pub fn uuids(ground: &Arc<Ground>) -> Uuids {
     })
 }
 
-/// Where a host may have what castle downloaded.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DownloadPlace {
-    /// The host.
-    pub host: String,
-    /// The storage there.
-    pub storage: String,
-}
-
-impl DownloadPlace {
-    /// All places where this castle may have downloaded something: the storage of its file on the hosts of its file, and every other one that may keep
-    /// images, for the file may have named that before. Hosts of the file that are not there come back as the second.
-    ///
-    /// # Errors
-    ///
-    /// If Proxmox does not answer.
-    pub async fn all(ground: &Ground, site: &Site) -> Result<(Vec<Self>, Vec<String>), Fault> {
-        let online = ground.client.hosts().await?;
-        let is_there = |host: &str| online.iter().any(|row| row.name == host && row.is_online);
-        let (there, away): (Vec<String>, _) = site.hosts.iter().cloned().partition(|host| is_there(host));
-        let mut all: Vec<Self> = there.into_iter().map(|host| Self { host, storage: site.images.clone() }).collect();
-        let mut shared = BTreeSet::new();
-        for host in online.iter().filter(|row| row.is_online).map(|row| &row.name) {
-            let storages = match ground.client.storages(host).await {
-                // Where castle may not look, it could not download either; and a host of others that does not answer keeps no castle from its end.
-                Err(_) if !site.hosts.contains(host) => continue,
-                storages => storages?,
-            };
-            for storage in storages.into_iter().filter(|one| one.is_enabled && one.is_active) {
-                let place = Self { host: host.clone(), storage: storage.name };
-                let is_known = all.contains(&place) || (storage.is_shared && !shared.insert(place.storage.clone()));
-                if storage.content.contains("import") && !is_known {
-                    all.push(place);
-                }
-            }
-        }
-        Ok((all, away))
-    }
-
-    /// As the step that looks there is called: by its host, and by what is not its storage in the file, too.
-    fn name(&self, site: &Site) -> String {
-        let Self { host, storage } = self;
-        if *storage == site.images && site.hosts.contains(host) { host.clone() } else { format!("{host} ({storage})") }
-    }
+/// Where this castle may have downloaded something.
+///
+/// # Errors
+///
+/// If Proxmox does not say which hosts there are.
+pub async fn downloads(ground: &Ground, site: &Site) -> Result<Downloads, Fault> {
+    Ok(Downloads::find(ground, &site.hosts, &site.images).await?)
 }
 
 /// Adds the steps that remove these guests, and the downloads of the castle from these places; returns those that remove guests.
@@ -384,6 +343,7 @@ pub fn raze(
 ) -> Vec<StepId> {
     for guest in doomed {
         let place = Place { lane: Some(host_lane(&guest.host)), predicted: Duration::from_secs(2) };
+        let reach = if guest.whose == Whose::Unfinished { Reach::Unfinished } else { reach };
         let step = RemoveGuest::new(ground.clone(), guest.vmid, &guest.name, reach);
         graph.step(guest.removal(), place, (), step);
     }
@@ -393,8 +353,10 @@ pub fn raze(
         }
     }
     for place in downloads {
-        let step = RemoveDownloads::new(ground.clone(), &place.host, &place.storage);
-        graph.step(id("downloads", &place.name(site)), Place::default(), (), step);
+        let DownloadPlace { host, storage } = place;
+        let is_usual = *storage == site.images && site.hosts.contains(host);
+        let name = if is_usual { host.clone() } else { format!("{host} ({storage})") };
+        graph.step(id("downloads", &name), Place::default(), (), RemoveDownloads::new(ground.clone(), place));
     }
     doomed.iter().map(Doomed::removal).collect()
 }

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod begun;
+mod downloads;
 mod gone;
 mod ground;
 mod guest;
@@ -13,7 +14,8 @@ mod wanted;
 
 pub use adopt::{Candidate, MarkGuest, Unmarked, candidate, hardware_addresses};
 pub use begun::{BEGUN_TAG, MarkBegun, Noted};
-pub use gone::{Reach, Remains, RemoveDownloads, RemoveGuest, unprotect};
+pub use downloads::{DownloadPlace, Downloads, RemoveDownloads, Unseen};
+pub use gone::{Reach, Remains, RemoveGuest, unprotect};
 pub use ground::{Ground, Guests, Record, unstick};
 pub use guest::{MakeGuest, Sight, Standing, There, irreplaceable};
 pub use image::{DropOldImages, FetchImage, Found, Image, MakeImage, Stage, Template};

@@ -1,11 +1,12 @@
 //! `castle adopt`: the state, rebuilt from the marks of what stands; and castles that somebody else has raised.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use castle_engine::{Chosen, Fault, Outcome, Taking, lineage};
 use castle_layers::cluster::Rolling;
 use castle_layers::platform::{self, Whose};
-use castle_layers::{foreign, secrets};
+use castle_layers::{Survey, foreign, secrets};
 use castle_spec::Node;
 use clap::Args;
 use serde_json::{Map, json};
@@ -72,8 +73,12 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
         let driven = stand.drive("adopt", graph, &castle, Chosen::of([secrets::layer()]), &held.lease, printer).await?;
         // Secrets that were found elsewhere are sealed anew, and whatever was sealed with those before them is of no use any more.
         stand.mend_state(&castle, printer).await?;
-        // Only what is there, and whole: whoever was cut off while it made a machine has none to miss.
-        let is_there = |node: &Node| survey.guests.get(&node.vmid.0).is_some_and(|row| is_marked(&ground, row));
+        // Only what is there, and whole: whoever was cut off while it made a machine has none to miss. One that castle may not see is there.
+        let hidden = hidden(&stand, &survey).await?;
+        let is_there = |node: &Node| match survey.guests.get(&node.vmid.0) {
+            Some(row) => is_marked(&ground, row),
+            None => hidden.contains(&node.vmid.0),
+        };
         let epoch = held.lease.epoch();
         Recorded::note_standing(&room, &stand.nodes_that(&placed, is_there), epoch).await?;
         stand.remember(&room, None, epoch).await?;
@@ -96,6 +101,17 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
     let exit = while_held(&kept.doors.hand, &held.lease, work).await;
     let _ = held.lease.release().await;
     exit
+}
+
+/// The nodes of the file whose numbers Proxmox shows nobody at, and calls taken all the same.
+async fn hidden(stand: &Stand, survey: &Survey) -> Result<BTreeSet<u32>, Trouble> {
+    let mut hidden = BTreeSet::new();
+    for vmid in stand.kept.nodes.iter().map(|node| node.vmid.0).filter(|vmid| !survey.guests.contains_key(vmid)) {
+        if !stand.client.is_free(vmid).await? {
+            hidden.insert(vmid);
+        }
+    }
+    Ok(hidden)
 }
 
 /// Holds that what stands is of no later life than the one that is known, and that its marks can be read.

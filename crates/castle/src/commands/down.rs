@@ -13,7 +13,7 @@ use crate::commands::rebirth;
 use crate::doors::Doors;
 use crate::output::{Exit, Printer, table};
 use crate::recorded::Recorded;
-use crate::removal::{Ending, Removal, called, goes};
+use crate::removal::{Ending, Removal, UNFINISHED, called, goes};
 use crate::stand::{Stand, Trouble};
 
 /// Take a castle down: remove every guest and image it made, and prove that nothing of it is left
@@ -146,7 +146,7 @@ pub(crate) fn left_alone(guest: &Doomed) -> String {
     let why = match guest.whose {
         Whose::Ours => "this castle's".to_owned(),
         Whose::Astray => "with this castle's mark, outside of its vmids".to_owned(),
-        Whose::Stuck => format!("whose making or removal was cut off: {}", unstick(*vmid, host)),
+        Whose::Unfinished => format!("which {UNFINISHED}; if no task works on it any more, {}", unstick(*vmid, host)),
         Whose::Later(life) => format!("this castle's in life {life}, of which its state does not know"),
         Whose::Others => "another castle's".to_owned(),
         Whose::Copied(original) => {
@@ -172,7 +172,11 @@ pub(crate) fn listed(doomed: &[Doomed]) -> String {
     }
     let mut rows = vec![["vmid", "name", "host", "what"].map(str::to_owned)];
     rows.extend(doomed.iter().map(|guest| {
-        let what = if guest.is_template { "image" } else { "node" };
+        let what = match guest.whose {
+            Whose::Unfinished => "unfinished: goes if it turns out to be this castle's",
+            _ if guest.is_template => "image",
+            _ => "node",
+        };
         [guest.vmid.to_string(), guest.name.clone(), guest.host.clone(), what.to_owned()]
     }));
     table(&rows)

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use castle_engine::{CastleId, Fault};
+use castle_proxmox::steps::unprotect;
 use castle_seams::Disk;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -189,6 +190,12 @@ async fn take_down(
     let Found { doomed, copies } = doomed(stand, &identity.castle, args.keep_image).await?;
     copies.iter().for_each(|copy| printer.say(&left_alone(copy)));
     can_rise(stand, identity, args.keep_identity && !doomed.is_empty()).await?;
+    if let Some(guest) = doomed.iter().find(|guest| guest.is_protected) {
+        let subject = format!("VM {} ({})", guest.vmid, guest.name);
+        return Err(Fault::guard(subject, "is protected from removal, so nothing was removed")
+            .next(unprotect(guest.vmid))
+            .into());
+    }
     printer.say(&listed(&doomed));
     let question = format!("Remove {} of {} for good, and raise it anew?", counted(&doomed), kept.name());
     if !doomed.is_empty() && !confirmed(&question, args.yes, printer) {

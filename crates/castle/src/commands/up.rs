@@ -142,8 +142,10 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         }
         // What is in the way, who has to restart, and in which order, may have changed since: somebody else may have been at it.
         let is_moved = written.is_none_or(|written| held.lease.epoch() != written.max(first_seen) + 1);
+        if is_moved {
+            stand.look_afresh(&survey);
+        }
         let rolling = if is_moved || !rolling.is_empty() {
-            stand.forget_beginnings();
             let Foreseen { report, rolling, .. } = stand.foresee(&ground, &room, &survey, &placed).await?;
             refuse(&stand, &report, &layers, printer)?;
             keep_off(&stand, &survey, printer).await?;

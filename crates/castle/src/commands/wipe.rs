@@ -40,11 +40,9 @@ pub(crate) async fn wipe(args: &WipeArgs, doors: &Doors, printer: &mut Printer) 
     let ground = stand.ground(&identity.castle, false);
     let within = platform::found(&ground).await?;
     let goes = |guest: &&Doomed| match guest.whose {
-        Whose::Ours => true,
+        Whose::Ours | Whose::Unfinished => true,
         Whose::Unmarked => args.force_range,
-        Whose::Astray | Whose::Stuck | Whose::Later(_) | Whose::Others | Whose::Copied(_) | Whose::Unreadable(_) => {
-            false
-        }
+        Whose::Astray | Whose::Later(_) | Whose::Others | Whose::Copied(_) | Whose::Unreadable(_) => false,
     };
     let doomed: Vec<Doomed> = within.iter().filter(goes).cloned().collect();
     printer.say(&listed(&doomed));

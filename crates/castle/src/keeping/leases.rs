@@ -78,10 +78,13 @@ impl Kept {
         Ok(Held { lease, _turn: turn })
     }
 
-    /// The epoch of whoever wrote last, by the store; nothing if nobody can tell.
+    /// The epoch of whoever wrote last and writes no more, by the store; nothing if nobody can tell, or somebody is still at it.
     pub(crate) async fn written_epoch(&self) -> Option<u64> {
         let holder = look(self.store.as_ref(), &self.key()).await.ok()?;
-        Some(holder.map_or(0, |(holder, _)| holder.epoch))
+        match holder {
+            None => Some(0),
+            Some((holder, _)) => holder.released.then_some(holder.epoch),
+        }
     }
 
     /// Who runs castle, for people.

@@ -132,12 +132,42 @@ pub(super) fn clone(world: &mut World, request: &Request) -> Outcome {
     if wish.snapshot.is_some() {
         return Err(Refusal::simulated("clones no snapshots"));
     }
+    Ok(start(world, wish, &request.who.name()).into())
+}
+
+/// Somebody clones a guest by hand, wholly. Says whether it begins.
+pub(crate) fn by_hand(world: &mut World, source: u32, target: u32) -> bool {
+    let Some(guest) = world.guests.get(&source) else { return false };
+    let (host, was_running) = (guest.host.clone(), guest.is_running());
+    let wish = Wish {
+        target_host: host.clone(),
+        host,
+        source,
+        target,
+        full: Some(true),
+        storage: None,
+        format: None,
+        name: None,
+        description: None,
+        pool: None,
+        snapshot: None,
+        was_running,
+    };
+    let is_possible = check(world, &wish).is_ok();
+    if is_possible {
+        start(world, wish, "root@pam");
+    }
+    is_possible
+}
+
+fn start(world: &mut World, wish: Wish, who: &str) -> String {
+    let (host, source) = (wish.host.clone(), wish.source);
     // Clones of a stopped guest run side by side; of a running one, one after the other.
     let script = Script::new()
         .lock(LockName::Guest(source), !wish.was_running, PATIENCE)
         .lock(LockName::Guest(wish.target), false, PATIENCE)
         .claim(move |world, task| begin(world, task, wish));
-    Ok(world.begin(&request.host, "qmclone", &source.to_string(), &request.who.name(), script).into())
+    world.begin(&host, "qmclone", &source.to_string(), who, script)
 }
 
 /// Leaves the placeholder, and plans the rest.

@@ -9,7 +9,7 @@ use castle_datacenter::{Blueprint, Version};
 use castle_engine::{Alone, Deaf, Graph, GraphBuilder, Journal, Tools, Wanted, run};
 use castle_layers::cluster::Rolling;
 use castle_layers::doctor::{Finding, Verdict, needs};
-use castle_layers::platform::{self, Design, DownloadPlace, Whose};
+use castle_layers::platform::{self, Design, Whose};
 use castle_layers::{Site, place, survey};
 use castle_proxmox::model::{Release, pveum, requirements};
 use castle_proxmox::steps::{Ground, Reach};
@@ -223,9 +223,9 @@ fn what_pveum_grants_is_enough_to_raise_a_castle_and_to_raise_it_again() {
                 assert!(doomed.iter().all(|guest| guest.whose == Whose::Ours) && doomed.len() > nodes.len());
                 let mut graph = GraphBuilder::new();
                 doomed.sort_by_key(|guest| guest.vmid);
-                let (downloads, away) = DownloadPlace::all(&at_work, site).await.unwrap();
-                assert_eq!(away, [""; 0]);
-                platform::raze(&mut graph, &at_work, site, &doomed, Reach::Marked, &downloads);
+                let downloads = platform::downloads(&at_work, site).await.unwrap();
+                assert_eq!(downloads.unseen, []);
+                platform::raze(&mut graph, &at_work, site, &doomed, Reach::Marked, &downloads.places);
                 execute(&practice, &graph.build().unwrap()).await;
             }
         });

@@ -11,11 +11,11 @@ use castle_datacenter::{
 use castle_engine::{Alone, CastleId, Deaf, Graph, GraphBuilder, Journal, Report, Tools, Wanted, run};
 use castle_http::{Endpoint, Trust};
 use castle_layers::cluster::Rolling;
-use castle_layers::platform::{self, Design, Doomed, DownloadPlace, Whose};
+use castle_layers::platform::{self, Design, Doomed, Whose};
 use castle_layers::{Site, Survey, place, survey};
 use castle_proxmox::client::{Access, Client, Token};
 use castle_proxmox::model::{Guest, Host, Mark, Owner, Place, Storage};
-use castle_proxmox::steps::{Ground, Reach};
+use castle_proxmox::steps::{DownloadPlace, Ground, Reach};
 use castle_seams::{Clock, Disk};
 use castle_spec::{Castle, Node};
 use castle_testbed::vendor::Vendor;

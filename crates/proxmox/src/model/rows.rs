@@ -287,7 +287,7 @@ impl Config {
         self.get("template") == Some("1")
     }
 
-    /// Whether it is a guest that somebody makes or removes just now: it has neither name, mark nor hardware then.
+    /// Whether it is a guest that somebody makes or removes just now. It has no description then until its first disk is there, or any more.
     #[must_use]
     pub fn is_placeholder(&self) -> bool {
         matches!(self.get("lock"), Some("clone" | "create" | "destroyed"))

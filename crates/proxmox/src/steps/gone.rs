@@ -1,21 +1,14 @@
-//! The end of guests and of downloads: each looked at once more before it is removed.
+//! The end of guests: each looked at once more before it is removed.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use castle_engine::{Change, Class, Closed, Decision, Fault, Impact, Operation, Step, lineage, pace};
+use castle_engine::{Change, Class, Closed, Decision, Fault, Impact, Operation, Step, lineage};
 use castle_http::Method;
 use castle_seams::BoxFuture;
 
 use super::ground::{Ground, Looks};
-use super::image::{Image, volume_path};
 use crate::client::{Bound, part};
-use crate::model::{Config, ErrorClass, Form, Owner, Task};
-
-/// How long a download that a castle left behind is waited for.
-const DOWNLOADING: Duration = Duration::from_secs(5 * 60);
-/// The longest wait between two looks at it.
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+use crate::model::{Config, Form, Owner};
 
 /// Lets a guest be stopped that somebody is shutting down.
 const OVERRULE: &str = "overrule-shutdown";
@@ -27,6 +20,8 @@ pub enum Reach {
     Marked,
     /// And guests within its range that bear no mark at all. Never one that another castle marked.
     Unmarked,
+    /// A guest that was still being made or removed when it was chosen: only if it turns out to be this castle's, whichever of its guests it is.
+    Unfinished,
 }
 
 /// Removes a guest: stops it, then destroys it, each time holding that it still is the one that was meant.
@@ -73,7 +68,9 @@ impl RemoveGuest {
         }
         let called = config.get("name").unwrap_or_default();
         match self.ground.owner(self.vmid, config).await? {
-            Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == self.name => self.unprotected(config),
+            Owner::Ours(mark) | Owner::Earlier(mark) if mark.name == self.name || self.reach == Reach::Unfinished => {
+                self.unprotected(config)
+            }
             Owner::Ours(mark) | Owner::Earlier(mark) => guard(format!("is `{}` by now", mark.name)),
             Owner::Later(mark) => {
                 Err(Fault::guard(self.subject(), mark.told_as_later(&self.ground.castle)).next(lineage::OUTDATED))
@@ -84,6 +81,10 @@ impl RemoveGuest {
             Owner::Stranger if self.reach == Reach::Unmarked && called == self.name => self.unprotected(config),
             Owner::Stranger => guard(format!("is not castle's: it is called `{called}` and has no mark")),
         }
+    }
+
+    async fn is_ours(&self, config: &Config) -> Result<bool, Fault> {
+        Ok(matches!(self.ground.owner(self.vmid, config).await?, Owner::Ours(_) | Owner::Earlier(_)))
     }
 
     /// Stops it, whoever is just shutting it down.
@@ -129,6 +130,9 @@ impl Step for RemoveGuest {
             let guests = self.ground.guests(self.looks.since(client.clock().monotonic())).await?;
             let Some(row) = guests.get(&self.vmid) else { return Ok(Remains::Nothing) };
             let Some(config) = self.ground.settled(row).await? else { return Ok(Remains::Nothing) };
+            if self.reach == Reach::Unfinished && !self.is_ours(&config).await? {
+                return Ok(Remains::Nothing);
+            }
             self.guard(&config).await?;
             let Some(is_running) = client.is_running(&row.host, self.vmid).await? else { return Ok(Remains::Nothing) };
             Ok(Remains::Guest { host: row.host.clone(), is_running })
@@ -188,95 +192,4 @@ impl Step for RemoveGuest {
     }
 
     fn output(&self, (): &(), _: &Remains) {}
-}
-
-/// Removes the downloads of a castle from a storage. Their names are their marks.
-pub struct RemoveDownloads {
-    ground: Arc<Ground>,
-    host: String,
-    storage: String,
-    /// The download that is waited for.
-    awaited: Mutex<Option<String>>,
-}
-
-impl RemoveDownloads {
-    /// The step for this storage of this host.
-    #[must_use]
-    pub fn new(ground: Arc<Ground>, host: &str, storage: &str) -> Self {
-        Self { ground, host: host.to_owned(), storage: storage.to_owned(), awaited: Mutex::default() }
-    }
-}
-
-impl RemoveDownloads {
-    /// Waits for downloads that a castle has begun which was cut off: they would put their files back once these are removed.
-    async fn until_none_comes(&self) -> Result<(), Fault> {
-        let (client, prefix) = (&self.ground.client, Image::file_prefix(&self.ground.castle));
-        let is_ours =
-            |task: &Task| task.kind == "download" && task.id.as_ref().is_some_and(|id| id.starts_with(&prefix));
-        let begun = client.clock().monotonic();
-        loop {
-            let task = client.running_tasks(&self.host).await?.into_iter().find(is_ours);
-            *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = task.as_ref().map(|task| task.upid.clone());
-            let Some(task) = task else { return Ok(()) };
-            let waited = client.clock().monotonic().saturating_sub(begun);
-            if waited >= DOWNLOADING {
-                let evidence = format!("a download of it still runs on {} ({})", self.host, task.upid);
-                let fault = Fault::new(Class::Final, self.storage.clone(), evidence);
-                return Err(fault.next("stop that task, or wait for it; then run the same command again"));
-            }
-            client.clock().sleep(pace(waited, LONGEST_WAIT)).await;
-        }
-    }
-}
-
-impl Step for RemoveDownloads {
-    type Needs = ();
-    type Observed = Vec<String>;
-    type Output = ();
-
-    fn awaits(&self) -> Option<Closed> {
-        let upid = self.awaited.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        let subject = format!("downloads on {}", self.host);
-        Some(Closed {
-            subject,
-            evidence: format!("one that was begun earlier still runs ({upid})"),
-            next: String::new(),
-        })
-    }
-
-    fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Vec<String>, Fault>> {
-        Box::pin(async move {
-            self.until_none_comes().await?;
-            let form = Form::new().with("content", "import");
-            let prefix = format!("{}:import/{}", self.storage, Image::file_prefix(&self.ground.castle));
-            let volumes = match self.ground.client.volumes(&self.host, &self.storage, &form).await {
-                // Where there is no such storage any more, there is nothing of ours in it.
-                Err(refusal) if refusal.class == ErrorClass::Gone => Vec::new(),
-                result => result?,
-            };
-            Ok(volumes.into_iter().map(|volume| volume.id).filter(|id| id.starts_with(&prefix)).collect())
-        })
-    }
-
-    fn decide(&self, (): &(), volumes: &Vec<String>) -> Decision {
-        let Some(volume) = volumes.first() else { return Decision::Nothing };
-        Decision::Change(Change::new("remove", Impact::Destroy).differing("download", Some(volume.clone()), None))
-    }
-
-    fn act<'a>(
-        &'a self,
-        (): &'a (),
-        volumes: &'a Vec<String>,
-        _: &'a Change,
-        _: &'a Operation,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async move {
-            let Some(volume) = volumes.first() else { return Ok(()) };
-            let path = volume_path(&self.host, &self.storage, volume);
-            self.ground.client.run(volume, Method::DELETE, &path, &Form::new(), Bound::SHORT).await?;
-            Ok(())
-        })
-    }
-
-    fn output(&self, (): &(), _: &Vec<String>) {}
 }

@@ -24,6 +24,8 @@ pub type Guests = BTreeMap<u32, Guest>;
 pub struct Record {
     /// Their numbers, wherever these are by now: the file may have been given others since.
     pub vmids: BTreeSet<u32>,
+    /// The hosts that they were made on.
+    pub hosts: BTreeSet<String>,
 }
 
 /// What all steps on one Proxmox share.

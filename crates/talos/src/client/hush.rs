@@ -14,6 +14,11 @@ impl Hush {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Asks everybody again.
+    pub fn forget(&self) {
+        self.nodes().clear();
+    }
+
     pub(super) fn note(&self, target: &Target, why: &str) {
         self.nodes().insert((target.host.clone(), target.port), why.to_owned());
     }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use castle_datacenter::{Asked, Reply, Witness};
 use castle_rehearsal::{Loss, Moment};
 
 use super::super::fixture::{HOME, SMALL as TWO_HOSTS};
@@ -51,6 +52,49 @@ fn a_download_goes_though_the_file_leads_elsewhere() {
     }
 }
 
+/// A host that does not tell what it keeps, and a storage that is not there just now: the castle goes all the same, and what nobody looked at is told.
+#[test]
+fn what_cannot_be_looked_at_keeps_no_castle_from_its_end() {
+    struct Silent(&'static str);
+    impl Witness for Silent {
+        fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+            let is_silent = asked.method == "GET" && asked.path.ends_with(self.0);
+            Some(if is_silent { Reply::failure(596, "Connection timed out") } else { handle() })
+        }
+    }
+    for (silent, told) in [("/nodes/pve2/storage", "pve2: "), ("/storage/shelf/content", "pve1 (shelf): ")] {
+        in_worlds(&written(TWO_HOSTS), &SEEDS[..1], async |life| {
+            hold(&life.run(&["up"]).await, Exit::Done, &[]);
+            life.datacenter.watch(Arc::new(Silent(silent)));
+            let down = life.run(&["down", "--yes"]).await;
+            let text = &down.printed.text;
+            hold(&down, Exit::Done, &["whether something that castle downloaded is left on", told]);
+            assert!(!text.contains("is left on its hypervisor"), "{text}");
+            assert_ne!(down.printed.result["unseen"], serde_json::Value::Null, "{}", down.printed.result);
+            assert_eq!(Others::of(&life).left(&life), Vec::<String>::new());
+        });
+    }
+}
+
+/// A rebirth that could not be brought to its end is not begun: nothing goes while a machine may not.
+#[test]
+fn a_rebirth_removes_nothing_while_a_machine_is_protected() {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let (worker, before) = (vmid(&life, "blue-worker-1"), life.datacenter.look().guests.len());
+        assert!(life.datacenter.change_guest(worker, &[("protection", Some("1"))]));
+        let told = life.run(&["rebirth", "--yes"]).await;
+        hold(
+            &told,
+            Exit::Refused,
+            &["VM 1010 (blue-worker-1): is protected from removal", "qm set 1010 --protection 0"],
+        );
+        assert_eq!(life.datacenter.look().guests.len(), before);
+        assert!(life.datacenter.change_guest(worker, &[("protection", None)]));
+        hold(&life.run(&["rebirth", "--yes"]).await, Exit::Done, &["Reborn in"]);
+    });
+}
+
 /// A life whose etcd has begun, of whose machines nothing is written down, and of which none is seen: nobody knows what runs.
 #[test]
 fn a_life_without_a_record_of_its_machines_is_not_ended_by_who_sees_none() {
@@ -81,12 +125,13 @@ fn a_word_that_ends_no_life_begins_no_other_etcd() {
             lose(&life, name);
         }
         bootstraps(&life);
-        let told = life.run(&["down", "--forget-secrets", "blue"]).await;
-        hold(&told, Exit::Failed, &["which is protected from removal"]);
+        let down = ["down", "--yes", "--forget-secrets", "blue"];
+        hold(&life.run(&down).await, Exit::Failed, &["which is protected from removal"]);
         assert!(life.datacenter.change_guest(worker, &[("protection", None)]));
         hold(&life.run(&["up"]).await, Exit::Refused, &["blue-cp-1"]);
-        assert_eq!((bootstraps(&life), control_planes(&life)), (0, Vec::new()));
-        hold(&life.run(&["down", "--forget-secrets", "blue"]).await, Exit::Done, &["taken for gone"]);
+        let guests = life.datacenter.look().guests;
+        assert!(control_planes(&life).iter().all(|vmid| !guests.contains_key(vmid)) && bootstraps(&life) == 0);
+        hold(&life.run(&down).await, Exit::Done, &["taken for gone"]);
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         hold(&life.run(&["status"]).await, Exit::Done, &["(life 2)"]);
     });

@@ -70,6 +70,36 @@ fn a_blind_token_ends_no_life() {
     });
 }
 
+/// Goal: whoever sees a part of the castle does not take that for all of it, whatever became of the state. Method: the state is lost, and the token shows
+/// two of four machines; with and without an `adopt` in between.
+#[test]
+fn who_sees_a_part_of_the_machines_ends_no_life() {
+    for adopts in [false, true] {
+        in_worlds(&three(), &SEEDS[..1], async |life| {
+            hold(&life.run(&["up"]).await, Exit::Done, &[]);
+            let hidden = [vmid(&life, "blue-cp-2"), vmid(&life, "blue-worker-1")];
+            let hide = |is_hidden| {
+                let user = EMBEDDED_TOKEN_ID.split_once('!').unwrap().0;
+                hidden.iter().for_each(|vmid| life.datacenter.hide_guest(user, *vmid, is_hidden));
+            };
+            let secrets = vaulted(&life);
+            forget(&life);
+            hide(true);
+            if adopts {
+                hold(&life.run(&["adopt"]).await, Exit::Done, &[]);
+            }
+            let down = life.run(&["down", "--yes"]).await;
+            let known = "may still be there: blue-cp-2 (VM 1001 on pve), blue-worker-1 (VM 1010 on pve)";
+            let unknown = "a node of its file is there that castle may not see";
+            hold(&down, Exit::Failed, &[if adopts { known } else { unknown }, "--forget-secrets blue"]);
+            assert_eq!(vaulted(&life), secrets, "{}", down.printed.text);
+            assert!(hidden.iter().all(|vmid| guests(&life).contains(vmid)));
+            hide(false);
+            hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["Nothing of blue on embedded is left"]);
+        });
+    }
+}
+
 /// A castle stands, and nothing of it is to be seen where castle looks: `up` and `plan` refuse, say whom they expected, where and as whom they looked, and the
 /// ways on; and nothing is made.
 fn unseen(happens: impl AsyncFn(&Life) + Sync, is_back: bool) {

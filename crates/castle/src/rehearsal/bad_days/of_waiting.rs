@@ -227,5 +227,32 @@ fn what_is_waited_for_while_looking_is_told_and_bounded() {
             &["(--timeout)", "Still looking: ", "waits for VM 10", "on pve: is being made", "stopped after 1.7 min"],
         );
         assert!(took < Duration::from_secs(110), "{took:?}");
+        // What is removed is waited for where that is told, and nobody who lists what goes waits at all.
+        let begun = life.clock().monotonic();
+        let down = life.run(&["down", "--yes", "--timeout", "60s"]).await;
+        let took = life.clock().monotonic().saturating_sub(begun);
+        hold(&down, Exit::Failed, &["waits for VM 10", "on pve: is being made", "(--timeout)"]);
+        assert!(took < Duration::from_secs(70), "{took:?}");
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["Nothing of blue on embedded is left"]);
+    });
+}
+
+/// Goal: somebody else's guest that is being made within the castle's numbers, or a copy of a castle's guest anywhere, keeps nobody waiting.
+/// Method: people copy guests, for minutes, while verbs look.
+#[test]
+fn what_others_are_making_keeps_nobody_waiting() {
+    in_worlds(&slow(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let node = vmid(&life, "blue-worker-1");
+        for target in [1005, 300] {
+            assert!(life.datacenter.begin_clone(node, target), "{target}");
+            let begun = life.clock().monotonic();
+            for words in [&["plan"][..], &["status"], &["adopt"]] {
+                let told = life.run(words).await;
+                assert!(told.exit.is_some(), "{}", told.printed.text);
+            }
+            let took = life.clock().monotonic().saturating_sub(begun);
+            assert!(took < Duration::from_secs(60), "{target}: {took:?}");
+        }
     });
 }

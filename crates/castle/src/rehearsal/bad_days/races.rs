@@ -149,6 +149,7 @@ fn said(told: &Told) -> String {
 /// What was done in a world so far, and whether the world bears it out.
 struct Story<'l> {
     life: &'l Life,
+    setting: Setting,
     text: String,
 }
 
@@ -165,6 +166,11 @@ impl Story<'_> {
         self.hold(found.is_empty(), &format!("{what}: {}", found.join("; ")))
     }
 
+    /// Whether there is an etcd, and so something that somebody could lose.
+    fn serves(&self) -> bool {
+        etcds(self.life) > 0
+    }
+
     /// Runs a verb from a home.
     async fn run(&mut self, home: Home, words: &[&str]) -> Option<Exit> {
         let told = self.life.run_from(home, words).await;
@@ -177,7 +183,11 @@ impl Story<'_> {
         let home = match self.done_by_one_of(homes, &["up"]).await {
             Ok(home) => home,
             // Two who know nothing of each other have made a part of it each: none touches what is the other's, and each takes away his own.
-            Err(_) if homes[0] != homes[1] => {
+            Err(why) if homes[0] != homes[1] => {
+                self.hold(
+                    self.setting == Setting::Strangers || !self.serves(),
+                    &format!("nobody has its secrets: {why}"),
+                )?;
                 for home in homes {
                     self.run(home, &["down", "--yes"]).await;
                 }
@@ -224,7 +234,7 @@ async fn run(schedule: &Schedule, life: &Life, chance: &Chance) -> Result<(), St
     let raced = life.race([(first, homes[0]), (second, homes[1])], schedule.gap).await;
     let Schedule { number, setting, beginning, gap, .. } = schedule;
     let text = format!("schedule {number}, {setting:?}, {beginning:?}, the second {gap:?} later\n");
-    let mut story = Story { life, text };
+    let mut story = Story { life, setting: *setting, text };
     for (one, verb) in raced.iter().zip(schedule.verbs) {
         story.tell(&format!("{} until {:?}", verb[0], one.ended), &one.told);
     }
