@@ -20,6 +20,13 @@ async fn killed_after(life: &Life, words: &[&str], change: &'static str) {
     assert_eq!(told.exit, None, "{}", told.printed.text);
 }
 
+fn edit(life: &Life, from: &str, to: &str) {
+    let file = Path::new(HOME).join("castle.yaml");
+    let text = String::from_utf8(life.disk().contents()[&file].clone()).unwrap();
+    assert!(text.contains(from));
+    life.disk().tamper(&file, text.replace(from, to).into_bytes());
+}
+
 /// Proxmox goes on making what castle asked for: while it does, nobody sees whose that is.
 #[test]
 fn what_is_still_being_made_goes_with_its_castle() {
@@ -42,10 +49,7 @@ fn a_download_goes_though_the_file_leads_elsewhere() {
         in_worlds(&written(TWO_HOSTS), &SEEDS[..1], async |life| {
             let others = Others::of(&life);
             killed_after(&life, &["up"], "/download-url").await;
-            let file = Path::new(HOME).join("castle.yaml");
-            let text = String::from_utf8(life.disk().contents()[&file].clone()).unwrap();
-            assert!(text.contains(from));
-            life.disk().tamper(&file, text.replace(from, to).into_bytes());
+            edit(&life, from, to);
             hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["Nothing of green on proxmox is left"]);
             assert_eq!(others.left(&life), Vec::<String>::new(), "{to}");
         });
@@ -62,9 +66,14 @@ fn what_cannot_be_looked_at_keeps_no_castle_from_its_end() {
             Some(if is_silent { Reply::failure(596, "Connection timed out") } else { handle() })
         }
     }
-    for (silent, told) in [("/nodes/pve2/storage", "pve2: "), ("/storage/shelf/content", "pve1 (shelf): ")] {
+    let cases = [
+        ("/nodes/pve2/storage", "images: local", "pve2: "),
+        ("/storage/local/content", "images: shelf", "pve1 (local): "),
+    ];
+    for (silent, images, told) in cases {
         in_worlds(&written(TWO_HOSTS), &SEEDS[..1], async |life| {
             hold(&life.run(&["up"]).await, Exit::Done, &[]);
+            edit(&life, "images: local", images);
             life.datacenter.watch(Arc::new(Silent(silent)));
             let down = life.run(&["down", "--yes"]).await;
             let text = &down.printed.text;

@@ -86,7 +86,11 @@ fn who_sees_a_part_of_the_machines_ends_no_life() {
             forget(&life);
             hide(true);
             if adopts {
-                hold(&life.run(&["adopt"]).await, Exit::Done, &[]);
+                hold(
+                    &life.run(&["adopt"]).await,
+                    Exit::Refused,
+                    &["Proxmox has a VM 1001, which the token may not see"],
+                );
             }
             let down = life.run(&["down", "--yes"]).await;
             let known = "may still be there: blue-cp-2 (VM 1001 on pve), blue-worker-1 (VM 1010 on pve)";

@@ -193,11 +193,15 @@ fn whoever_looks_does_not_wait_for_a_control_plane_that_has_not_joined() {
     });
 }
 
+const LONG: Span = Span::new(200.0, 210.0);
+
 /// The small castle where a copy of a disk, or a download, takes so long.
 fn slow() -> Arc<Script> {
+    with_latencies(Latencies { linked_clone: LONG, full_copy: LONG, download: LONG, ..Latencies::default() })
+}
+
+fn with_latencies(latencies: Latencies) -> Arc<Script> {
     let script = Arc::into_inner(written(SMALL)).unwrap();
-    let long = Span::new(200.0, 210.0);
-    let latencies = Latencies { linked_clone: long, full_copy: long, download: long, ..Latencies::default() };
     let blueprint = script.blueprint.clone().with_latencies(latencies);
     Arc::new(Script { blueprint, ..script })
 }
@@ -241,7 +245,8 @@ fn what_is_waited_for_while_looking_is_told_and_bounded() {
 /// Method: people copy guests, for minutes, while verbs look.
 #[test]
 fn what_others_are_making_keeps_nobody_waiting() {
-    in_worlds(&slow(), &SEEDS[..1], async |life| {
+    let slow_copies = with_latencies(Latencies { full_copy: LONG, ..Latencies::default() });
+    in_worlds(&slow_copies, &SEEDS[..1], async |life| {
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         let node = vmid(&life, "blue-worker-1");
         for target in [1005, 300] {
