@@ -16,8 +16,8 @@ use crate::yaml;
 
 pub use forest::{Forest, Group};
 pub(crate) use forest::{grow, is_elsewhere, source};
-pub(crate) use makers::{Made, possible_maker, possible_maker_besides};
-pub(crate) use variables::{Source, Sources, of as sources_of};
+pub(crate) use makers::{Made, is_of_its_own, possible_maker, possible_maker_besides, possible_program};
+pub(crate) use variables::{Source, Sources, add as add_sources};
 
 /// The group of Flux's Kustomizations.
 pub(crate) const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io";
@@ -35,6 +35,8 @@ pub(crate) const PROGRAMS: &[(&str, &str)] = &[
     ("Job", "/spec/template/spec"),
     ("CronJob", "/spec/jobTemplate/spec/template/spec"),
 ];
+/// Where an object says that Flux is not its only owner: `Merge`, `IfNotPresent` or `Ignore`.
+pub(crate) const SSA: &str = "/metadata/annotations/kustomize.toolkit.fluxcd.io~1ssa";
 const SUBSTITUTE: &str = "kustomize.toolkit.fluxcd.io/substitute";
 
 /// What one Kustomization comes to.

@@ -189,6 +189,25 @@ pub(crate) fn of_chart(chart: &str) -> Option<&'static [Kinds]> {
     own.or_else(|| component().map(|component| component.kinds))
 }
 
+/// Groups that some versions of a chart bring beside those of the table: Traefik's had the Gateway API up to 40.1, and its old group up to 27.
+const OTHER_GROUPS: &[(&str, &[&str])] = &[("traefik", &["gateway.networking.k8s.io", "traefik.containo.us"])];
+
+/// Whether some version of a known chart may serve kinds of a group.
+pub(crate) fn may_serve(chart: &str, group: &str) -> bool {
+    let others = OTHER_GROUPS.iter().filter(|(name, _)| *name == chart).flat_map(|(_, groups)| *groups);
+    others.into_iter().any(|other| *other == group) || of_chart(chart).is_some_and(|kinds| has_to_do_with(kinds, group))
+}
+
+/// Whether a group is one of these, or within the domain of one.
+pub(crate) fn has_to_do_with(kinds: &[Kinds], group: &str) -> bool {
+    kinds.iter().any(|kinds| group.strip_suffix(kinds.group).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
+}
+
+/// Whether a group is one that a known chart brings.
+pub(crate) fn is_of_chart(group: &str) -> bool {
+    CHARTS.iter().any(|(_, kinds)| has_to_do_with(kinds, group))
+}
+
 /// What is known of one kind.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Known {

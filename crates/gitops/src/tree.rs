@@ -77,10 +77,20 @@ impl Tree {
         let unreadable = |error: DiskError| TreeError::Unreadable(error.to_string());
         let too_many = || TreeError::TooLarge(format!("{} has over {MAX_FILES} files", folder.display()));
         let (mut tree, mut all, mut rules) = (Self::default(), Vec::new(), Vec::new());
+        // Whether somebody misses what cannot be read is known only by all rules.
+        let mut closed = Vec::new();
         let mut open = vec![(folder.to_path_buf(), String::new(), 0)];
         while let Some((path, prefix, depth)) = open.pop() {
             let real = disk.real_path(&path).map_err(unreadable)?;
-            for name in disk.list(&path).map_err(unreadable)? {
+            let names = match disk.list(&path) {
+                Ok(names) => names,
+                Err(error) if depth > 0 => {
+                    closed.push((format!("{prefix}content"), error));
+                    continue;
+                }
+                Err(error) => return Err(unreadable(error)),
+            };
+            for name in names {
                 let Some(name) = name.to_str() else { continue };
                 if name == ".git" {
                     continue;
@@ -93,7 +103,10 @@ impl Tree {
                         tree.links.insert(place);
                         continue;
                     }
-                    Err(error) => return Err(unreadable(error)),
+                    Err(error) => {
+                        closed.push((place, error));
+                        continue;
+                    }
                 };
                 if disk.real_path(&inner).is_ok_and(|led| led != real.join(name)) {
                     tree.links.insert(place);
@@ -117,6 +130,9 @@ impl Tree {
         }
         // Only what Flux fetches is read, and counts.
         let ignored = Ignored::of(rules.iter().map(|(folder, bytes)| (folder.as_str(), bytes.as_slice())));
+        if let Some((_, error)) = closed.into_iter().find(|(place, _)| ignored.keeps(place)) {
+            return Err(unreadable(error));
+        }
         tree.links.retain(|path| ignored.keeps(path));
         all.retain(|(place, _)| ignored.keeps(place));
         if all.len() + tree.links.len() > MAX_FILES {
@@ -254,106 +270,4 @@ pub(crate) fn joined(folder: &str, path: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_stay_in_the_tree() {
-        assert_eq!(joined("a/b", "../c/./d").as_deref(), Some("a/c/d"));
-        assert_eq!(joined("", "./").as_deref(), Some(""));
-        assert_eq!(joined("a", "../../etc"), None);
-    }
-
-    #[test]
-    fn what_flux_does_not_fetch_is_left_out() {
-        let files = [
-            (".sourceignore", "/docs\n*.tmp\n!keep.tmp\n"),
-            ("a/.sops.yaml", ""),
-            ("a/.sourceignore", "b/\n!picture.png\n"),
-            ("a/all.yaml", ""),
-            ("a/b/all.yaml", ""),
-            ("a/picture.png", ""),
-            ("a/x.tmp", ""),
-            ("b/all.yaml", ""),
-            ("b/docs/all.yaml", ""),
-            ("b/picture.png", ""),
-            ("docs/all.yaml", ""),
-            ("keep.tmp", ""),
-            (".github/workflows/ci.yaml", ""),
-        ];
-        let tree = Tree::new(files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()))).as_fetched();
-        let left: Vec<&str> = tree.below("").map(|(path, _)| path).collect();
-        assert_eq!(
-            left,
-            [
-                ".sourceignore",
-                "a/.sourceignore",
-                "a/all.yaml",
-                "a/picture.png",
-                "b/all.yaml",
-                "b/docs/all.yaml",
-                "keep.tmp"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_folder_is_read_without_what_git_keeps() {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = castle_seams::SystemDisk;
-        for (path, text) in [("a.yaml", "1"), ("b/c.yaml", "2"), (".git/HEAD", "ref"), ("b-d.yaml", "3")] {
-            let path = folder.path().join(path);
-            disk.create_dir_all(path.parent().unwrap(), 0o755).unwrap();
-            disk.create_new(&path, text.as_bytes(), 0o644).unwrap();
-        }
-        let tree = Tree::of_folder(&disk, folder.path()).unwrap();
-        assert_eq!(tree.below("").map(|(path, _)| path).collect::<Vec<_>>(), ["a.yaml", "b-d.yaml", "b/c.yaml"]);
-        assert_eq!(tree.below("b").map(|(path, _)| path).collect::<Vec<_>>(), ["b/c.yaml"]);
-        assert!(tree.is_folder("b") && tree.is_folder("") && !tree.is_folder("a.yaml") && !tree.is_folder("c"));
-        assert!(matches!(Tree::of_folder(&disk, &folder.path().join("x")), Err(TreeError::Unreadable(_))));
-    }
-
-    /// Goal: what Flux leaves out is not too much. Method: more of it than castle reads of all together, and a file that cannot be read.
-    #[test]
-    fn what_flux_does_not_fetch_does_not_count() {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = castle_seams::SystemDisk;
-        let at = |path: &str| folder.path().join(path);
-        disk.create_dir_all(&at("videos"), 0o755).unwrap();
-        disk.create_new(&at(".sourceignore"), b"/videos\n", 0o644).unwrap();
-        disk.create_new(&at("a.yaml"), b"1", 0o644).unwrap();
-        let much = vec![b'#'; usize::try_from(MAX_FILE_BYTES).unwrap()];
-        for count in 0..=MAX_TREE_BYTES / MAX_FILE_BYTES {
-            disk.create_new(&at(&format!("videos/{count}")), &much, 0o644).unwrap();
-        }
-        let tree = Tree::of_folder(&disk, folder.path()).unwrap();
-        assert_eq!(tree.below("").map(|(path, _)| path).collect::<Vec<_>>(), [".sourceignore", "a.yaml"]);
-        disk.remove_file(&at(".sourceignore")).unwrap();
-        assert!(matches!(Tree::of_folder(&disk, folder.path()), Err(TreeError::TooLarge(_))));
-    }
-
-    /// source-controller packs regular files and folders alone: a link of any kind is not in what Flux builds.
-    #[test]
-    fn links_and_files_that_are_too_large_are_known_by_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = castle_seams::SystemDisk;
-        let at = |path: &str| folder.path().join(path);
-        disk.create_dir_all(&at("b"), 0o755).unwrap();
-        disk.create_new(&at("b/c.yaml"), b"1", 0o644).unwrap();
-        for (to, link) in [("b/c.yaml", "file"), ("b", "folder"), ("nowhere", "dangling"), ("loop", "loop")] {
-            std::os::unix::fs::symlink(to, at(link)).unwrap();
-        }
-        for large in ["video.wmv", "large.yaml"] {
-            disk.create_new(&at(large), &vec![b'#'; usize::try_from(MAX_FILE_BYTES).unwrap() + 1], 0o644).unwrap();
-        }
-        let tree = Tree::of_folder(&disk, folder.path()).unwrap();
-        assert_eq!(tree.below("").map(|(path, _)| path).collect::<Vec<_>>(), ["b/c.yaml"]);
-        assert_eq!(tree.links_below("").collect::<Vec<_>>(), ["dangling", "file", "folder", "loop"]);
-        assert_eq!(tree.link("folder/c.yaml"), Some("folder"));
-        assert_eq!(tree.link("b/c.yaml"), None);
-        assert_eq!(tree.oversized_below("").collect::<Vec<_>>(), ["large.yaml"], "Flux leaves the other out");
-        // The folder itself may be reached by a link.
-        std::os::unix::fs::symlink(folder.path(), at("b/up")).unwrap();
-        assert!(Tree::of_folder(&disk, &at("folder")).unwrap().file("c.yaml").is_some());
-    }
-}
+mod tests;

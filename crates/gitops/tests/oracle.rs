@@ -220,8 +220,10 @@ const NOT_ASKED: &[(&str, &str)] = &[
 
 /// Fixtures of which castle says otherwise than the libraries by themselves, and why it is right.
 const OTHERWISE: &[(&str, &str)] = &[
+    ("clean-definitions-by-a-variable", "External Secrets makes the source, and does not run here"),
     ("clean-names-that-only-the-cluster-knows", "External Secrets makes the source, and does not run here"),
     ("clean-variables-of-an-optional-source-that-others-make", "a controller makes the source, and none runs here"),
+    ("clean-variables-of-one-source-by-several", "controllers fill the sources, and none runs here"),
     ("clean-variables-of-sources-that-others-make", "controllers make the sources, and none runs here"),
     ("field-unknown-missing", "the types do not say what is required; the definitions do"),
     ("not-judged-path-that-only-the-cluster-knows", "External Secrets makes the source, and does not run here"),

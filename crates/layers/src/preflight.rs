@@ -5,6 +5,7 @@ mod configurations;
 
 use std::collections::BTreeMap;
 
+use castle_components::pins::pin;
 use castle_engine::{Class, Fault};
 use castle_gitops::git::GitError;
 use castle_gitops::{
@@ -58,7 +59,15 @@ pub fn world(castle: &Castle, given: &Given<'_>) -> World {
                     world.apply_object(component.name, object.value().clone());
                 }
             }
-            None => world.unseen.push(component.name.to_owned()),
+            None => {
+                world.unseen.push(component.name.to_owned());
+                if wanted.source.is_some() || pin(wanted.name, &wanted.version).is_none() {
+                    world.unknown.push(component);
+                }
+                if let Some(file) = &wanted.source {
+                    world.unread.push(format!("{file}, the manifest of {}", component.name));
+                }
+            }
         }
     }
     if castle.has_source_watcher() {

@@ -174,7 +174,7 @@ pub(crate) fn grow(tree: &Tree, entry: &Object, given: &Sources, (is_lenient, is
     let mut ground = Ground { tree, entry, known: given.clone(), is_lenient, found, made, is_whole: true };
     let first = pass(&ground);
     for group in &first.groups {
-        ground.known.extend(variables::of(&group.objects));
+        variables::add(&mut ground.known, &group.objects);
     }
     (ground.is_whole, ground.made, ground.found) = (is_known && first.unread().is_none(), Made::of(&first), first);
     pass(&ground)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Forest, Group, HELM, KUSTOMIZE, SOURCE, is_elsewhere};
-use crate::kinds::{COMPONENTS, of_chart};
+use crate::kinds::{COMPONENTS, is_of_chart, of_chart};
 use crate::object::Object;
 
 /// Groups whose objects make no Secrets but those that are told here.
@@ -22,6 +22,10 @@ const PREDICTABLE: &[&str] = &[
     "source.toolkit.fluxcd.io",
     "traefik.io",
 ];
+
+/// Accounts of programs, by how their names begin, of which the same is true.
+const PREDICTABLE_PROGRAMS: &[&str] =
+    &["cert-manager", "external-secrets", "helm-controller", "kustomize-controller", "longhorn"];
 
 /// Annotations by which controllers copy a Secret or ConfigMap into other namespaces.
 const COPIED: &[&str] = &[
@@ -122,13 +126,17 @@ impl Made {
 
     /// Adds what is copied into other namespaces, if one of the object's annotations says so.
     fn copy(&mut self, object: &Object, places: &[&str], kind: &'static str, name: &str) {
-        let annotations =
-            places.iter().filter_map(|place| object.value.pointer(place)?.get("annotations")?.as_object());
-        let mut keys = annotations.flat_map(|annotations| annotations.keys());
-        if keys.any(|key| COPIED.iter().any(|prefix| key.starts_with(prefix))) {
+        if is_copied(object, places) {
             self.everywhere.insert((kind, name.to_owned()));
         }
     }
+}
+
+/// Whether annotations in these places have a controller copy something into other namespaces, or from them.
+pub(super) fn is_copied(object: &Object, places: &[&str]) -> bool {
+    let annotations = places.iter().filter_map(|place| object.value.pointer(place)?.get("annotations")?.as_object());
+    let mut keys = annotations.flat_map(|annotations| annotations.keys());
+    keys.any(|key| COPIED.iter().any(|prefix| key.starts_with(prefix)))
 }
 
 /// Whether cert-manager makes the certificates of an Ingress.
@@ -149,7 +157,6 @@ pub(crate) fn possible_maker_besides(
     namespace: &str,
     waits: &dyn Fn(&Group, &Object) -> bool,
 ) -> Option<String> {
-    let objects = || forest.objects().map(|(_, object)| object);
     // Charts bring Secrets and ConfigMaps for themselves; namespaces, stores and what is Flux's may be for others.
     let is_for_others = !["ConfigMap", "Secret"].contains(&kind);
     if OF_THE_SYSTEM.contains(&namespace) && !is_for_others {
@@ -163,41 +170,59 @@ pub(crate) fn possible_maker_besides(
         let place = if is_release && !target.is_empty() { target } else { &reference.namespace };
         let api = object.group();
         let is_custom = api.contains('.') && !api.ends_with(".k8s.io") && !PREDICTABLE.contains(&api);
-        let is_everywhere = is_custom && (object.kind().starts_with("Cluster") || object.namespace().is_empty());
+        let is_everywhere = object.kind().starts_with("Cluster") || object.namespace().is_empty();
+        // Operators make namespaces of objects in others.
+        let makes_namespace = kind == "Namespace" && !is_of_chart(api);
         match (is_release, is_for_others) {
             (true, true) => !is_of_its_own(forest, object),
             (true, false) => place == namespace,
-            (false, _) => is_everywhere || (is_custom && place == namespace),
+            (false, _) => is_custom && (is_everywhere || place == namespace || makes_namespace),
         }
     });
-    custom.map(|object| object.reference().to_string()).or_else(|| {
-        let binding = objects().find(|binding| may_create(forest, binding, kind, namespace));
-        binding.and_then(|binding| binding.list("/subjects").next()).map(|subject| {
-            format!("{} {}", subject["kind"].as_str().unwrap_or("Pod"), subject["name"].as_str().unwrap_or_default())
-        })
-    })
+    custom.map(|object| object.reference().to_string()).or_else(|| possible_program(forest, kind, namespace, waits))
+}
+
+/// A program of the repository that may create an object of this kind in a namespace (none for what has none), and does not wait for it.
+pub(crate) fn possible_program(
+    forest: &Forest,
+    kind: &str,
+    namespace: &str,
+    waits: &dyn Fn(&Group, &Object) -> bool,
+) -> Option<String> {
+    let is_waiting = |subject: &Value| {
+        forest
+            .objects()
+            .any(|(group, object)| object.is("", "ServiceAccount") && is_named(object, subject) && waits(group, object))
+    };
+    let subject = forest.objects().find_map(|(_, binding)| {
+        creators(forest, binding, kind, namespace).into_iter().find(|subject| !is_waiting(subject))
+    })?;
+    Some(format!("{} {}", subject["kind"].as_str().unwrap_or("Pod"), subject["name"].as_str().unwrap_or_default()))
+}
+
+/// Whether a subject of a binding is this account.
+fn is_named(account: &Object, subject: &Value) -> bool {
+    subject["name"] == account.name() && subject["namespace"] == account.reference().namespace
 }
 
 /// Whether a release is of a chart that is known, and is given nothing that the chart does not have.
-fn is_of_its_own(forest: &Forest, release: &Object) -> bool {
+pub(crate) fn is_of_its_own(forest: &Forest, release: &Object) -> bool {
     let values = release.value.pointer("/spec/values").and_then(Value::as_object);
     let is_given_more = values.is_some_and(|values| values.keys().any(|key| EXTRA.contains(&key.as_str())));
     let is_known = forest.chart(release).is_some_and(|chart| of_chart(&chart).is_some());
     is_known && !is_given_more && release.list("/spec/valuesFrom").next().is_none()
 }
 
-/// Whether a binding lets a program of the repository create such objects in a namespace: then it may do so as it likes.
-fn may_create(forest: &Forest, binding: &Object, kind: &str, namespace: &str) -> bool {
+/// Whom a binding lets create such objects in a namespace: then they may do so as they like.
+fn creators<'f>(forest: &Forest, binding: &'f Object, kind: &str, namespace: &str) -> Vec<&'f Value> {
     const RIGHTS: &str = "rbac.authorization.k8s.io";
     let is_here = binding.is(RIGHTS, "RoleBinding") && binding.reference().namespace == namespace;
     if !is_here && !binding.is(RIGHTS, "ClusterRoleBinding") {
-        return false;
+        return Vec::new();
     }
-    // What these make is told by their objects.
-    let is_predictable = |name: &str| ["cert-manager", "external-secrets"].iter().any(|known| name.starts_with(known));
-    if binding.list("/subjects").all(|subject| subject["name"].as_str().is_none_or(is_predictable)) {
-        return false;
-    }
+    let is_predictable = |name: &str| PREDICTABLE_PROGRAMS.iter().any(|known| name.starts_with(known));
+    let subjects = binding.list("/subjects");
+    let subjects = subjects.filter(|subject| subject["name"].as_str().is_some_and(|name| !is_predictable(name)));
     let api = match kind {
         "ConfigMap" | "Namespace" | "Secret" => "",
         "ClusterSecretStore" | "SecretStore" => "external-secrets.io",
@@ -212,14 +237,44 @@ fn may_create(forest: &Forest, binding: &Object, kind: &str, namespace: &str) ->
         let words = rule[key].as_array().into_iter().flatten().filter_map(Value::as_str);
         words.into_iter().any(|word| wanted.contains(&word))
     };
-    forest.objects().map(|(_, object)| object).any(|object| {
-        object.is(RIGHTS, binding.text("/roleRef/kind"))
-            && object.name() == role
-            && (object.kind() == "ClusterRole" || object.reference().namespace == namespace)
-            && object.list("/rules").any(|rule| {
+    let allows = |role: &Object| {
+        // The rules of a role that gathers those of others are written by Kubernetes.
+        role.value.get("aggregationRule").is_some()
+            || role.list("/rules").any(|rule| {
                 has(rule, "apiGroups", &[api, "*"])
                     && has(rule, "resources", &[&resource, "*"])
                     && has(rule, "verbs", &["create", "*"])
             })
-    })
+    };
+    let roles = forest.objects().map(|(_, object)| object).filter(|object| {
+        object.is(RIGHTS, binding.text("/roleRef/kind"))
+            && object.name() == role
+            && (object.kind() == "ClusterRole" || object.reference().namespace == namespace)
+    });
+    let roles: Vec<&Object> = roles.collect();
+    match roles.as_slice() {
+        [] if is_harmless(role) => Vec::new(),
+        [] => subjects.filter(|subject| is_program(forest, subject)).collect(),
+        roles if roles.iter().any(|role| allows(role)) => subjects.collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a role that the repository does not have is one of Kubernetes' own that creates nothing. `cluster-admin`, `admin` and `edit` create, and what a chart
+/// or castle brings nobody here knows.
+fn is_harmless(role: &str) -> bool {
+    role == "view" || (role.starts_with("system:") && !role.starts_with("system:aggregate-to-"))
+}
+
+/// Whether a subject is a program, and neither people nor an account in whose name Flux applies what the repository shows.
+fn is_program(forest: &Forest, subject: &Value) -> bool {
+    let is_of_flux = || {
+        forest.objects().any(|(_, object)| {
+            (object.is(KUSTOMIZE, "Kustomization") || object.is(HELM, "HelmRelease"))
+                && subject["name"] == object.text("/spec/serviceAccountName")
+                && subject["namespace"] == object.reference().namespace
+        })
+    };
+    let is_of_all = subject["name"].as_str().is_some_and(|name| name.starts_with("system:serviceaccount"));
+    is_of_all || (subject["kind"] == "ServiceAccount" && !is_of_flux())
 }

@@ -6,6 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use super::SSA;
+use super::makers::is_copied;
 use crate::object::Object;
 use crate::substitute::UNKNOWN;
 
@@ -18,17 +20,36 @@ pub(crate) struct Source {
     pub(crate) is_open: bool,
 }
 
+impl Source {
+    /// Adds what another object puts into it. Who comes last only the cluster knows.
+    fn join(&mut self, other: Self) {
+        self.is_open |= other.is_open;
+        for (key, value) in other.values {
+            let known = self.values.entry(key).or_insert_with(|| value.clone());
+            if *known != value {
+                UNKNOWN.clone_into(known);
+            }
+        }
+    }
+}
+
 /// All that are known, by kind, namespace and name.
 pub(crate) type Sources = BTreeMap<(String, String, String), Source>;
 
-/// The ConfigMaps and Secrets that some objects are, or make.
-pub(crate) fn of(objects: &[Object]) -> Sources {
-    let mut sources = Sources::new();
+/// Adds the ConfigMaps and Secrets that some objects are, or make.
+pub(crate) fn add(sources: &mut Sources, objects: &[Object]) {
     for object in objects {
         let reference = object.reference();
-        let mut add = |kind: &str, name: &str, source: Source| {
-            sources.insert((kind.to_owned(), reference.namespace.clone(), name.to_owned()), source);
+        let mut add = |kind: &str, name: &str, mut source: Source| {
+            // Flux leaves what others have put there, or all that it finds.
+            let ssa = object.text(SSA);
+            source.is_open |= ["Merge", "IfNotPresent", "Ignore"].contains(&ssa) || is_copied(object, &["/metadata"]);
+            if ["IfNotPresent", "Ignore"].contains(&ssa) {
+                source.values.values_mut().for_each(|value| UNKNOWN.clone_into(value));
+            }
+            sources.entry((kind.to_owned(), reference.namespace.clone(), name.to_owned())).or_default().join(source);
         };
+        let open = || Source { is_open: true, ..Source::default() };
         match (object.group(), object.kind()) {
             ("", "ConfigMap") => add("ConfigMap", object.name(), plain(object, &["data"], false)),
             ("", "Secret") if object.value.get("sops").is_some() => {
@@ -46,14 +67,15 @@ pub(crate) fn of(objects: &[Object]) -> Sources {
                 let name = if target.is_empty() { object.name() } else { target };
                 let keys = object.list("/spec/data").filter_map(|entry| entry["secretKey"].as_str());
                 let values = keys.map(|key| (key.to_owned(), UNKNOWN.to_owned())).collect();
-                let is_open =
-                    ["/spec/dataFrom", "/spec/target/template"].iter().any(|at| object.value.pointer(at).is_some());
+                let is_open = object.text("/spec/target/creationPolicy") == "Merge"
+                    || ["/spec/dataFrom", "/spec/target/template"].iter().any(|at| object.value.pointer(at).is_some());
                 add("Secret", name, Source { values, is_open });
             }
+            ("bitnami.com", "SealedSecret") => add("Secret", object.name(), open()),
+            ("cert-manager.io", "Certificate") => add("Secret", object.text("/spec/secretName"), open()),
             _ => {}
         }
     }
-    sources
 }
 
 fn plain(object: &Object, places: &[&str], is_encoded: bool) -> Source {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Case, Code, Finding};
-use crate::flux::{Group, HELM, is_elsewhere};
+use super::{Case, Code, Finding, unless_made_by};
+use crate::flux::{Group, HELM, is_elsewhere, possible_maker_besides};
 use crate::object::Object;
 use crate::substitute::is_unknown;
 
@@ -41,7 +41,10 @@ pub(super) fn judge(case: &mut Case<'_>) {
                         format!("nothing makes the namespace {namespace}: Flux applies nothing of {}", group.name()),
                         format!("add a Namespace {namespace} to {}", group.name()),
                     );
-                    case.unless_made(object, pointer, ("Namespace", "", &namespace), missing.because(&namespace))
+                    let lies_in_it = |_: &Group, other: &Object| other.reference().namespace == namespace;
+                    let maker = possible_maker_besides(case.forest, "Namespace", "", &lies_in_it);
+                    let (unread, missing) = (case.unread.as_deref(), missing.because(&namespace));
+                    unless_made_by((unread, maker), object, pointer, ("Namespace", "", &namespace), missing)
                 }
                 Some(maker) => Finding::of(
                     Code::NamespaceLate,

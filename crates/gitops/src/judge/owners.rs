@@ -3,11 +3,9 @@
 use serde_json::Value;
 
 use super::{Case, Code, Finding};
-use crate::flux::is_elsewhere;
+use crate::flux::{SSA, is_elsewhere};
 use crate::kinds::{Component, FLUX};
 use crate::object::Object;
-
-const SSA: &str = "/metadata/annotations/kustomize.toolkit.fluxcd.io~1ssa";
 
 const PRUNE: &str = "/metadata/annotations/kustomize.toolkit.fluxcd.io~1prune";
 

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::world::define;
-use super::{Case, Code, Finding};
-use crate::flux::{Forest, Group};
-use crate::kinds::{Served, of_chart};
+use super::{Case, Code, Finding, unless_made_by};
+use crate::flux::{Forest, Group, is_of_its_own, possible_program};
+use crate::kinds::{Served, may_serve, of_chart};
 use crate::object::Object;
 use crate::substitute::is_unknown;
 
@@ -19,7 +19,7 @@ struct Provider<'c> {
     release: Option<&'c Object>,
 }
 
-/// A release of whose chart nobody here knows what it serves.
+/// A release of whose chart nobody here knows what it serves, or what it was given to bring.
 struct Unknown<'c> {
     group: &'c Group,
     release: &'c Object,
@@ -37,6 +37,8 @@ impl Unknown<'_> {
 struct Providers<'c> {
     known: Vec<Provider<'c>>,
     unknown: Vec<Unknown<'c>>,
+    /// Releases of known charts without the definitions, and the charts.
+    without: Vec<(&'c Object, String)>,
 }
 
 pub(super) fn judge(case: &mut Case<'_>) {
@@ -65,32 +67,45 @@ pub(super) fn judge(case: &mut Case<'_>) {
 
 impl<'c> Providers<'c> {
     fn of(forest: &'c Forest) -> Self {
-        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        let (mut known, mut unknown, mut without) = (Vec::new(), Vec::new(), Vec::new());
         for group in &forest.groups {
             let mut served = Served::default();
             group.objects.iter().for_each(|object| define(&mut served, object));
             known.push(Provider { group, served, release: None });
         }
         for (group, release) in forest.releases() {
-            let Some(chart) = forest.chart(release) else { continue };
+            // Who makes the source that names the chart may not be known either.
+            let chart = forest.chart(release).unwrap_or_else(|| format!("of {}", release.reference()));
             match of_chart(&chart) {
-                Some(kinds) => {
+                Some(kinds) if brings_definitions(&chart, release) => {
                     let mut served = Served::default();
-                    if brings_definitions(&chart, release) {
-                        served.add_all(kinds);
-                    }
+                    served.add_all(kinds);
                     known.push(Provider { group, served, release: Some(release) });
                 }
-                None => unknown.push(Unknown { group, release, chart }),
+                Some(_) => without.push((release, chart.clone())),
+                None => {}
+            }
+            if !is_of_its_own(forest, release) {
+                unknown.push(Unknown { group, release, chart });
             }
         }
-        Self { known, unknown }
+        Self { known, unknown, without }
+    }
+
+    /// The charts that may bring a kind of a group which none is known to bring. A chart that `leaves_out` the definitions of the group has others for them
+    /// alone.
+    fn suspects(&self, forest: &Forest, api: &str, leaves_out: bool) -> BTreeSet<String> {
+        let unknown =
+            self.unknown.iter().filter(|it| !leaves_out || it.chart.contains("crd")).map(|it| it.chart.clone());
+        let known = self.known.iter().filter_map(|it| forest.chart(it.release?));
+        unknown.chain(known.filter(|chart| may_serve(chart, api))).collect()
     }
 }
 
 /// cert-manager leaves its definitions out unless told otherwise.
 fn brings_definitions(chart: &str, release: &Object) -> bool {
-    let is = |pointer: &str| release.value.pointer(pointer) == Some(&Value::Bool(true));
+    // As Helm takes it: a value that only the cluster knows is a text here.
+    let is = |pointer: &str| !matches!(release.value.pointer(pointer), None | Some(Value::Null | Value::Bool(false)));
     chart != "cert-manager"
         || is("/spec/values/crds/enabled")
         || is("/spec/values/installCRDs")
@@ -111,13 +126,21 @@ fn not_served(case: &Case<'_>, providers: &Providers<'_>, object: &Object) -> Op
         );
         return Some(Finding::of(Code::NotJudged, object, "/apiVersion", why, "nothing, if it does"));
     }
+    if let Some(component) = case.world.may_serve(api) {
+        let why = format!(
+            "castle does not know whether this {} serves {kind} of {version}: its manifest is not at hand",
+            component.name
+        );
+        return Some(Finding::of(Code::NotJudged, object, "/apiVersion", why, "nothing, if it does"));
+    }
     if let Some(finding) = in_another_version(case, providers, object) {
         return Some(finding);
     }
-    let leaving_out = providers.known.iter().filter_map(|it| it.release).find(|release| {
-        let kinds = case.forest.chart(release).and_then(|chart| of_chart(&chart)).unwrap_or_default();
-        kinds.iter().any(|kinds| kinds.group == api)
-    });
+    let leaving_out = providers
+        .without
+        .iter()
+        .find(|(_, chart)| of_chart(chart).unwrap_or_default().iter().any(|kinds| kinds.group == api));
+    let leaving_out = leaving_out.map(|(release, _)| *release);
     let (why, fix) = match (leaving_out, api) {
         (Some(release), _) => (
             format!(
@@ -145,11 +168,14 @@ fn not_served(case: &Case<'_>, providers: &Providers<'_>, object: &Object) -> Op
     if case.world.served.has_group(api) && !case.world.defines(api) {
         return Some(unserved);
     }
-    let suspects = || providers.unknown.iter().filter(|it| leaving_out.is_none() || it.chart.contains("crd"));
-    if api.ends_with(".fluxcd.io") || suspects().next().is_none() {
-        return Some(case.unless_unread(object, "/apiVersion", &format!("{kind} of {version}"), unserved));
+    let charts = providers.suspects(case.forest, api, leaving_out.is_some());
+    if api.ends_with(".fluxcd.io") || charts.is_empty() {
+        let definition = format!("of {kind} in {version}");
+        let wanted = ("CustomResourceDefinition", "", definition.as_str());
+        let program = || possible_program(case.forest, wanted.0, wanted.1, &|_, _| false);
+        let program = if api.ends_with(".fluxcd.io") || leaving_out.is_some() { None } else { program() };
+        return Some(unless_made_by((case.unread.as_deref(), program), object, "/apiVersion", wanted, unserved));
     }
-    let charts: BTreeSet<String> = suspects().map(|it| it.chart.clone()).collect();
     let why =
         format!("castle does not know whether anything serves {kind} of {version}: perhaps {}", perhaps(&charts, api));
     let fix = "make sure that its Kustomization waits for the one with the chart";

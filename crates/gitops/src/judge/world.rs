@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::Taken;
-use crate::flux::{PROGRAMS, Source, Sources, sources_of};
-use crate::kinds::{ApiServer, COMPONENTS, Component, FLUX_2_8, Served};
+use crate::flux::{PROGRAMS, Source, Sources, add_sources};
+use crate::kinds::{ApiServer, COMPONENTS, Component, FLUX_2_8, Served, has_to_do_with};
 use crate::object::{Object, Reference};
 use crate::yaml::{self, YamlError};
 
@@ -43,6 +43,8 @@ pub struct World {
     pub taken: Vec<Taken>,
     /// Components of castle's whose manifests are not at hand: of them only the usual objects are known.
     pub unseen: Vec<String>,
+    /// Those of them in another version than the tables are of, or from a manifest of somebody's own: nobody here knows what they serve.
+    pub unknown: Vec<Component>,
     /// What nobody has read of what the nodes' configurations bring, and may be whatever is missing.
     pub unread: Vec<String>,
     /// The version of Flux: `2.9`.
@@ -85,6 +87,7 @@ impl World {
             stores: BTreeSet::new(),
             taken: Vec::new(),
             unseen: Vec::new(),
+            unknown: Vec::new(),
             unread: Vec::new(),
             flux: KNOWN_FLUX[1].to_owned(),
             found: Vec::new(),
@@ -235,6 +238,11 @@ impl World {
         component.map_or("castle", |component| component.name).to_owned()
     }
 
+    /// The component that may serve kinds of a group which no table has.
+    pub(crate) fn may_serve(&self, group: &str) -> Option<&Component> {
+        self.unknown.iter().find(|component| has_to_do_with(component.kinds, group))
+    }
+
     pub(crate) fn sources(&self) -> Sources {
         let key = |kind: &str, (namespace, name): &(String, String)| (kind.to_owned(), namespace.clone(), name.clone());
         let config_maps = self
@@ -244,7 +252,10 @@ impl World {
         // What is in a secret is nobody's business here.
         let secrets =
             self.secrets.iter().map(|place| (key("Secret", place), Source { is_open: true, ..Source::default() }));
-        sources_of(&self.found).into_iter().chain(config_maps).chain(secrets).collect()
+        let mut sources = Sources::new();
+        add_sources(&mut sources, &self.found);
+        sources.extend(config_maps.chain(secrets));
+        sources
     }
 }
 

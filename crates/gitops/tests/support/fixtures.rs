@@ -53,6 +53,10 @@ pub(crate) fn world(fixture: &str) -> World {
     if fixture.contains("manifests-not-at-hand") {
         world.unseen = vec!["longhorn v1.12.1".to_owned()];
     }
+    if fixture.contains("of-another-version") {
+        world.unseen = vec!["external-secrets v0.14.0".to_owned()];
+        world.unknown = vec![EXTERNAL_SECRETS];
+    }
     for (whose, first, last, is_pool) in
         [("castle's pool", "10.0.0.50", "10.0.0.60", true), ("the VIP", "10.0.0.9", "10.0.0.9", false)]
     {

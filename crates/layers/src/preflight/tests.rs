@@ -279,6 +279,34 @@ fn manifests_that_are_not_at_hand_are_named() {
     assert_eq!(unseen(&all), None);
 }
 
+/// Goal: what a component serves that castle was not tested with is not taken from the tables. Method: a version and a manifest of one's own, not at hand.
+#[test]
+fn what_another_manifest_serves_is_not_judged() {
+    let (none, all) = (BTreeMap::new(), ComponentName::ALL.map(|name| (name, Vec::new())).into());
+    let old = object(
+        "external-secrets.io/v1beta1\nkind: ExternalSecret",
+        "{name: a, namespace: default}\nspec: {secretStoreRef: {kind: ClusterSecretStore, name: infisical}}",
+    );
+    let routes = object("frrk8s.metallb.io/v1beta1\nkind: FRRConfiguration", "{name: a, namespace: default}");
+    let stranger = object("acme.example/v1\nkind: Widget", "{name: a, namespace: default}");
+    let by = |settings: &str| format!("{GITOPS}components: {{{settings}}}\n");
+    let (judged, unjudged) = (vec![Code::KindNotServed], vec![Code::NotJudged]);
+    for (file, manifests, text, expected) in [
+        (GITOPS.to_owned(), &none, &old, &judged),
+        (by("externalSecrets: {version: v2.9.0}"), &none, &old, &judged),
+        (by("externalSecrets: {version: v2.9.3}"), &none, &old, &unjudged),
+        (by("externalSecrets: {source: own.yaml}"), &none, &old, &unjudged),
+        (by("externalSecrets: {source: own.yaml}"), &all, &old, &judged),
+        (by("metallb: {source: own.yaml}"), &none, &old, &judged),
+        (by("metallb: {source: own.yaml}"), &none, &routes, &unjudged),
+        (by("metallb: {version: v0.15.3}"), &none, &routes, &unjudged),
+        (by("metallb: {version: v0.15.3}"), &none, &stranger, &judged),
+        (by("metallb: {source: own.yaml}"), &none, &stranger, &unjudged),
+    ] {
+        assert_eq!(&codes(&file, manifests, text), expected, "{file}{text}");
+    }
+}
+
 #[test]
 fn each_trouble_has_its_class_and_a_way_out() {
     let told = |error: &GitError| fault("https://me:secret@git.example.com/blue.git", "main", error);
