@@ -7,7 +7,7 @@ use std::time::Duration;
 use castle_components::{Fit, choose};
 use castle_engine::Fault;
 use castle_gitops::git::GitError;
-use castle_gitops::{Finding, Severity, Verdict, judge};
+use castle_gitops::{Code, Finding, Severity, Verdict, judge};
 use castle_kubernetes::model::Object;
 use castle_layers::{doctor, preflight as layer};
 use castle_seams::deadline;
@@ -212,6 +212,9 @@ impl Judged {
             doctor::Finding::wrong(CHECK, format!("{file}:{line}"), evidence).next(fix)
         };
         let mut findings: Vec<doctor::Finding> = self.errors().take(MOST_SHOWN).map(wrong).collect();
+        // What a note says of castle.yaml is of the whole: errors may hide behind it.
+        let unseen = self.verdict.findings.iter().filter(|it| it.code == Code::NotJudged && it.file == "castle.yaml");
+        findings.extend(unseen.map(|note| doctor::Finding::not_asked(CHECK, &note.why).next(&note.fix)));
         let is_spotless = self.verdict.findings.iter().all(|finding| finding.code.severity() == Severity::Note);
         findings.push(if is_spotless {
             doctor::Finding::well(CHECK, &self.url, self.sums())
