@@ -72,11 +72,11 @@ impl Lock {
         let documents = castle_yaml::parse(text).map_err(|error| at(error.line, &error.kind.to_string()))?;
         let [document] = documents.as_slice() else { return Err(at(1, "it must be one document")) };
         let Some(root) = document.as_object() else { return Err(at(1, "it must be a mapping")) };
-        if let Some(key) = root.keys().find(|key| !["schema", "components"].contains(&key.as_str())) {
-            return Err(at(line_of(text, &[key]), "unknown key: `schema` and `components` are known"));
-        }
         if root.get("schema").and_then(Value::as_u64) != Some(1) {
             return Err(at(line_of(text, &["schema"]), "castle reads `schema: 1` alone; a newer castle may read this"));
+        }
+        if let Some(key) = root.keys().find(|key| !["schema", "components"].contains(&key.as_str())) {
+            return Err(at(line_of(text, &[key]), "unknown key: `schema` and `components` are known"));
         }
         let empty = Map::new();
         let components = match root.get("components") {

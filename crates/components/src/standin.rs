@@ -36,9 +36,8 @@ pub fn objects(component: ComponentName) -> Vec<Object> {
 }
 
 fn definitions(document: &Value) -> Vec<Value> {
-    let group = document["group"].as_str().unwrap_or_default();
     let kinds = document["kinds"].as_array().map(Vec::as_slice).unwrap_or_default();
-    kinds.iter().map(|kind| definition(group, &document["version"], kind)).collect()
+    kinds.iter().map(|kind| definition(document, kind)).collect()
 }
 
 /// What is not said of a kind's fields may be anything.
@@ -46,7 +45,8 @@ fn wide() -> Value {
     json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-fn definition(group: &str, version: &Value, told: &Value) -> Value {
+fn definition(document: &Value, told: &Value) -> Value {
+    let group = document["group"].as_str().unwrap_or_default();
     let (kind, plural) = (told["kind"].as_str().unwrap_or_default(), told["plural"].as_str().unwrap_or_default());
     let mut properties = Map::new();
     for (name, schema) in told["properties"].as_object().into_iter().flatten() {
@@ -77,16 +77,20 @@ fn definition(group: &str, version: &Value, told: &Value) -> Value {
     if let Some(short) = told.get("short") {
         names["shortNames"] = json!([short]);
     }
+    let mut metadata = json!({"name": format!("{plural}.{group}")});
+    if let Some(labels) = document.get("labels") {
+        metadata["labels"] = labels.clone();
+    }
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
+        "metadata": metadata,
         "spec": {
             "group": group,
             "names": names,
             "scope": if told["cluster"] == true { "Cluster" } else { "Namespaced" },
             "versions": [{
-                "name": told.get("version").unwrap_or(version),
+                "name": told.get("version").unwrap_or(&document["version"]),
                 "served": true,
                 "storage": true,
                 "schema": {"openAPIV3Schema": schema},

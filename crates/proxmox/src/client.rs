@@ -10,7 +10,7 @@ use std::time::Duration;
 use castle_http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use castle_http::{Answer, Ask, Endpoint, Failure, Method, Trust, TrustError};
 use castle_seams::{Clock, Dial};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
 use crate::model::{ErrorClass, Form, Refusal};
@@ -71,7 +71,14 @@ impl Client {
     ///
     /// [`Refusal`] if it is not given.
     pub async fn get(&self, subject: &str, path: &str, form: &Form) -> Result<Value, Refusal> {
-        self.ask(subject, Method::GET, path, form).await
+        self.ask(subject, Method::GET, path, form).await.map(|mut body| body["data"].take())
+    }
+
+    /// Asks for some of many; how many there are comes back as the second, if that is told.
+    async fn page(&self, subject: &str, path: &str, form: &Form) -> Result<(Value, Option<u64>), Refusal> {
+        let mut body = self.ask(subject, Method::GET, path, form).await?;
+        let total = body.get("total").and_then(Value::as_u64);
+        Ok((body["data"].take(), total))
     }
 
     /// Asks for a change; what is answered is often the name of a task that has only begun ([`Client::run`]).
@@ -80,10 +87,11 @@ impl Client {
     ///
     /// [`Refusal`] if it is refused, or if nobody knows.
     pub async fn change(&self, subject: &str, method: Method, path: &str, form: &Form) -> Result<Value, Refusal> {
-        self.ask(subject, method, path, form).await
+        self.ask(subject, method, path, form).await.map(|mut body| body["data"].take())
     }
 
-    async fn ask(&self, subject: &str, method: Method, path: &str, form: &Form) -> Result<Value, Refusal> {
+    /// The whole of what is answered, which has `data`.
+    async fn ask(&self, subject: &str, method: Method, path: &str, form: &Form) -> Result<Map<String, Value>, Refusal> {
         let changes = method != Method::GET;
         let refusal = |class, sentence: String| Refusal { class, subject: subject.to_owned(), sentence, changes };
         let has_body = [Method::POST, Method::PUT].contains(&method);
@@ -115,7 +123,7 @@ impl Client {
             return Err(refusal(ErrorClass::of_answer(status, &sentence), sentence));
         }
         match body {
-            Some(Value::Object(mut body)) if body.contains_key("data") => Ok(body["data"].take()),
+            Some(Value::Object(body)) if body.contains_key("data") => Ok(body),
             _ => Err(refusal(ErrorClass::Unreadable, "what answers is not the API of Proxmox".to_owned())),
         }
     }

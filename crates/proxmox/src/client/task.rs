@@ -12,8 +12,8 @@ use crate::model::{ErrorClass, Form, Refusal, TaskEnd, Upid, each};
 
 /// The longest wait between two looks at a task. Most are over within a second.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// How much of the log of a task that failed is read: downloads and copies tell in it how far they are.
-const LOG_LINES: u32 = 5_000;
+/// How much of the end of the log of a task that failed is read: downloads and copies tell in it how far they are.
+const LOG_LINES: u64 = 5_000;
 /// The most letters of a line that are shown.
 const LONGEST_LINE: usize = 200;
 /// What the last line of a task that failed begins with.
@@ -57,28 +57,19 @@ impl Client {
             TaskEnd::Well => Ok(0),
             TaskEnd::WithWarnings(count) => Ok(count),
             TaskEnd::Killed => Err(refusal(ErrorClass::Unknown, format!("its task was killed ({upid})"))),
-            TaskEnd::Failed(sentence) => match ErrorClass::of_sentence(&sentence) {
-                // What passes is tried again, and tells all.
-                class @ (ErrorClass::LockTimeout | ErrorClass::Locked | ErrorClass::NoWorker) => {
-                    Err(refusal(class, sentence))
-                }
-                class => {
-                    let (class, reason) = self.reason(subject, &upid, class).await;
-                    let is_new = |line: &String| !sentence.contains(line.as_str());
-                    let told = reason.filter(is_new).map(|line| format!("{sentence} ({line})"));
-                    Err(refusal(class, told.unwrap_or(sentence)))
-                }
-            },
+            TaskEnd::Failed(sentence) => {
+                let (class, reason) = self.reason(subject, &upid, &sentence).await;
+                let told = reason.map(|line| format!("{sentence} ({line})"));
+                Err(refusal(class, told.unwrap_or(sentence)))
+            }
         }
     }
 
-    /// What the log of a task tells of why it failed. The sentence it ended with is often only that a program failed; what that one
-    /// said is the line before.
-    async fn reason(&self, subject: &str, upid: &Upid, class: ErrorClass) -> (ErrorClass, Option<String>) {
-        let path = format!("/nodes/{}/tasks/{}/log", part(&upid.node), part(&upid.to_string()));
-        let Ok(lines) = self.get(subject, &path, &Form::new().with("limit", LOG_LINES)).await else {
-            return (class, None);
-        };
+    /// What a failed task is, and what its log tells of why. The sentence it ended with is often only that a program failed; what that
+    /// one said is a line before.
+    async fn reason(&self, subject: &str, upid: &Upid, sentence: &str) -> (ErrorClass, Option<String>) {
+        let class = ErrorClass::of_sentence(sentence);
+        let Ok(lines) = self.log_end(subject, upid).await else { return (class, None) };
         let shown = |line: &Value| {
             Some(line["t"].as_str()?.trim().chars().take(LONGEST_LINE).collect())
                 .filter(|line: &String| !line.is_empty())
@@ -88,9 +79,26 @@ impl Client {
         let is_passing = |class: &ErrorClass| matches!(class, ErrorClass::LockTimeout | ErrorClass::NoSpace);
         let said = lines.iter().rev().map(|line| ErrorClass::of_sentence(line)).find(is_passing);
         let class = if class == ErrorClass::Other { said.unwrap_or(class) } else { class };
-        let before = lines.into_iter().rev().find(|line| !line.starts_with(END));
-        let is_echo = |line: &String| ECHOES.iter().any(|echo| line.starts_with(echo)) || line.ends_with("...");
-        (class, before.filter(|line| !is_echo(line)))
+        let is_echo = |line: &String| {
+            line.starts_with(END)
+                || sentence.contains(line.as_str())
+                || line.ends_with(sentence)
+                || ECHOES.iter().any(|echo| line.starts_with(echo))
+                || line.ends_with("...")
+        };
+        (class, lines.into_iter().rev().find(|line| !is_echo(line)))
+    }
+
+    /// The last lines of the log of a task.
+    async fn log_end(&self, subject: &str, upid: &Upid) -> Result<Value, Refusal> {
+        let path = format!("/nodes/{}/tasks/{}/log", part(&upid.node), part(&upid.to_string()));
+        let page = Form::new().with("limit", LOG_LINES);
+        match self.page(subject, &path, &page).await? {
+            (_, Some(total)) if total > LOG_LINES => {
+                self.get(subject, &path, &page.with("start", total - LOG_LINES)).await
+            }
+            (lines, _) => Ok(lines),
+        }
     }
 
     /// Follows a task to its end, within a bound.
