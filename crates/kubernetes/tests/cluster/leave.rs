@@ -169,6 +169,27 @@ fn what_a_person_closed_stays_closed_when_a_removal_is_called_off() {
     });
 }
 
+/// The labels as nodes bear them that another castle program has sent away. They have no version: their names say all, and one of another castle is left alone.
+#[test]
+fn the_recorded_labels_are_read() {
+    in_hall(async |room| {
+        let node = worker(room).await;
+        let yes = "castle.dev/closed-before=yes".to_owned();
+        let cases = [
+            ("blue", json!(null), (false, vec![])),
+            ("blue", json!("yes"), (true, vec![])),
+            ("green", json!("yes"), (true, vec!["castle.dev/leaving=green".to_owned(), yes])),
+        ];
+        for (castle, before, after) in cases {
+            let seen = room.get("v1", "Node", "", &node).await.unwrap();
+            let labels = json!({"castle.dev/leaving": castle, "castle.dev/closed-before": before});
+            room.api.alter(&seen, &labels, &json!({"unschedulable": true})).await.unwrap();
+            well(&settle(room, &[&node]).await);
+            assert_eq!(state(room, &node).await, after);
+        }
+    });
+}
+
 /// A node that was sent away earlier is not forgotten while nobody knows whether its machine is gone; one that is wanted is taken back all the same.
 #[test]
 fn a_node_whose_machine_may_be_there_is_not_forgotten() {

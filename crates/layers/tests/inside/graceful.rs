@@ -125,6 +125,32 @@ fn an_end_that_is_called_off_is_undone_by_up_and_what_a_person_closed_stays_clos
     });
 }
 
+/// The labels as clusters have them that another castle program has brought to rest. They have no version: what is not `before` was closed by castle.
+#[test]
+fn the_recorded_labels_are_written_and_read() {
+    const NODES: &str = "/api/v1/nodes";
+    const FLUX: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/flux-system/kustomizations/flux-system";
+    let labelled = |whose: &str| json!({"labels": {"castle.dev/going-down": whose}});
+    day(async |keep| {
+        let person = Person::at(keep).await;
+        let nodes = [("blue-cp-1", "before"), ("blue-worker-1", "by-castle")];
+        for (node, whose) in nodes {
+            let closed = json!({"metadata": labelled(whose), "spec": {"unschedulable": true}});
+            person.edit(&format!("{NODES}/{node}"), &closed).await;
+        }
+        person.edit(FLUX, &json!({"metadata": labelled("by-castle"), "spec": {"suspend": true}})).await;
+        done(&keep.up().await);
+        assert_eq!(closed(keep), [true, false, false]);
+        let label = |node: &str| {
+            let node = keep.datacenter().object(BLUE, "nodes", "", node).unwrap();
+            node["metadata"]["labels"].get("castle.dev/going-down").cloned()
+        };
+        assert_eq!(nodes.map(|(node, _)| label(node)), [None, None]);
+        done(&rest(keep, 300).await);
+        assert_eq!(nodes.map(|(node, _)| label(node)), nodes.map(|(_, whose)| Some(json!(whose))));
+    });
+}
+
 /// The one thing that went wrong, and how long it took to say so.
 async fn wrong(keep: &Keep, within: u64) -> (Said, Duration) {
     let clock = &keep.castle.room.clock;
