@@ -177,29 +177,59 @@ fn configure(plan: &Plan, node: &Node, machine: Machine, restarts: Restarts) -> 
     configure.only_on(&node.mac.value.to_string()).known_by(Some(uuid)).restarting(restarts)
 }
 
-/// Objects to another version of Kubernetes for a node that has one: all nodes would get it at once.
+/// Where configurations have the images of Kubernetes: from Talos 1.14 on in documents of their own.
+const KUBERNETES_IMAGES: [&str; 10] = [
+    "machine.kubelet.image",
+    "cluster.apiServer.image",
+    "cluster.controllerManager.image",
+    "cluster.scheduler.image",
+    "cluster.proxy.image",
+    "KubeletConfig.image",
+    "KubeAPIServerConfig.image",
+    "KubeControllerManagerConfig.image",
+    "KubeSchedulerConfig.image",
+    "KubeProxyConfig.image",
+];
+
+/// What runs where a configuration names no image.
+const BROUGHT: &str = "whatever its Talos brings";
+
+/// Objects to another version of Kubernetes, or of a part of it, for a node that has one: all nodes would get it at once.
 fn kubernetes_upgrade(castle: &Castle, node: &Node) -> Objection {
-    let (wanted, node) = (castle.kubernetes.version.value.to_string(), node.clone());
+    let (own, node) = (castle.kubernetes.version.value.to_string(), node.clone());
     Box::new(move |differences: &[Difference]| {
-        let tag = |side: &Side| match side {
-            Side::Value(Value::String(image)) => {
-                image.rsplit_once(':').map(|(name, tag)| (name.to_owned(), tag.to_owned()))
-            }
-            _ => None,
+        let mut images = differences.iter().filter(|difference| KUBERNETES_IMAGES.contains(&difference.path.as_str()));
+        let changed = |difference: &Difference| {
+            let (is, wanted) = (image_version(&difference.is)?, image_version(&difference.wanted)?);
+            // A kube-proxy that does not run has no image.
+            let is_proxys_own = [is, wanted].contains(&BROUGHT) && difference.path.to_lowercase().contains("proxy");
+            (is != wanted && !is_proxys_own).then(|| (is.to_owned(), wanted.to_owned(), difference.path.clone()))
         };
-        let is = differences.iter().find_map(|difference| {
-            let ((was, is), (name, tag)) = (tag(&difference.is)?, tag(&difference.wanted)?);
-            (difference.path.ends_with("image") && was == name && is != tag && tag == wanted).then_some(is)
-        })?;
+        let (is, wanted, path) = images.find_map(changed)?;
+        let place = if wanted == own { String::new() } else { format!(" ({path}, by talos.patches)") };
         let evidence = format!(
-            "runs Kubernetes {is}, and castle.yaml says {wanted}: castle changes the version of no castle that stands yet"
+            "runs Kubernetes {is}, and castle.yaml says {wanted}{place}: castle changes the version of no castle that stands yet"
         );
-        let to = wanted.trim_start_matches('v');
+        let version = if wanted == BROUGHT { &own } else { &wanted };
+        let to = version.trim_start_matches('v');
         Some(Fault::guard(&node.name.value, evidence).next(format!(
             "take the change back in castle.yaml; or upgrade the cluster by hand: talosctl --nodes {} upgrade-k8s --to {to}",
             node.address.value
         )))
     })
+}
+
+/// The version of an image: its tag, or its digest where it has none.
+fn image_version(side: &Side) -> Option<&str> {
+    match side {
+        Side::Absent => Some(BROUGHT),
+        Side::Value(Value::String(image)) => {
+            let (tagged, digest) = image.split_once('@').unwrap_or((image, ""));
+            let name = tagged.rsplit_once('/').map_or(tagged, |(_, name)| name);
+            Some(name.split_once(':').map_or(digest, |(_, tag)| tag))
+        }
+        _ => None,
+    }
 }
 
 /// Objects to other networks for a node that has some: nobody gives Pods and Services that are there other addresses, nor names under another domain.
@@ -255,7 +285,8 @@ fn release(castle: &Castle) -> Release {
     let host = factory.split_once("://").map_or(factory, |(_, host)| host).trim_end_matches('/');
     let installer = factory_installer(host, "nocloud", &schematic, version.trim_start_matches('v'));
     let extensions = castle.talos.extensions.iter().map(|extension| extension.as_str().to_owned()).collect();
-    Release { version, schematic, extensions, installer }
+    let kernel_args = castle.talos.kernel_args.iter().map(|argument| argument.as_str().to_owned()).collect();
+    Release { version, schematic, extensions, kernel_args, installer }
 }
 
 /// Adds the gate behind which the API is ready where clients of the castle look for it.

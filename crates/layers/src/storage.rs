@@ -124,7 +124,7 @@ fn has_disk(nodes: &[Object], name: &str) -> Result<(), Unmet> {
 
 /// Why a condition of a disk is not true.
 fn not_so(disk: &Value, wanted: &str) -> Option<String> {
-    let found = disk["conditions"].as_array()?.iter().find(|condition| condition["type"] == wanted);
+    let found = disk["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == wanted);
     let text = |key: &str| found.and_then(|found| found[key].as_str()).unwrap_or_default();
     match found {
         Some(found) if found["status"] == "True" => None,

@@ -4,6 +4,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use castle_datacenter::{Component, ComponentFault};
 use castle_engine::Outcome;
 use castle_kubernetes::client::Mode;
 use castle_kubernetes::model::{Kind, Object};
@@ -197,6 +198,94 @@ fn copies_on_workers_that_leave_together_are_worth_nothing_to_each_other() {
     });
 }
 
+/// The database moves out, and its volume is let go of.
+async fn abandoned(life: &Life) {
+    edit(life, &Kind::new("apps/v1", "Deployment"), "default", "db", json!({"replicas": 0})).await;
+    until(life, "a volume that nobody uses", |life| {
+        all(life, "volumes.longhorn.io", SPACE)[0]["status"]["state"] == "detached"
+    })
+    .await;
+}
+
+/// Four workers with a volume that nobody uses, whose copies are on these.
+async fn with_copies_on(life: &Life, here: [&str; 2]) {
+    hold(&life.run(&["up"]).await, Exit::Done, &[]);
+    let all = ["blue-worker-1", "blue-worker-2", "blue-worker-3", "blue-worker-4"];
+    let others = || all.into_iter().filter(|name| !here.contains(name));
+    for name in others() {
+        cordon(life, name, true).await;
+    }
+    settled(life).await;
+    until(life, "two copies", |life| copies(life) == here && runs_on(life).len() == 1).await;
+    abandoned(life).await;
+    for name in others() {
+        cordon(life, name, false).await;
+    }
+}
+
+/// Goal: whoever has gone already is not counted on, though Kubernetes has not missed it yet. Method: a volume that nobody uses has its copies on the
+/// third worker and the fourth; the machine of the fourth is deleted by hand, both are left out of the file, and castle is run at once.
+#[test]
+fn a_worker_does_not_go_for_a_copy_on_one_that_has_gone_already() {
+    in_a_world(&written(&blue(4, "{longhorn: {replicas: 2}}")), 11, async |life| {
+        with_copies_on(life, ["blue-worker-3", "blue-worker-4"]).await;
+        assert!(life.datacenter.remove_guest(1013));
+        write(life, 2, "{longhorn: {replicas: 2}}");
+        assert_eq!(readiness(life, "blue-worker-4"), "True");
+        life.tally.changes();
+        let only = "has no sound copy on a node that stays, only on blue-worker-3 (there is one on blue-worker-4, which castle.yaml does not name)";
+        hold(&life.run(&["up", "--yes"]).await, Exit::Refused, &[only, "0 of them changed something"]);
+        assert_eq!(life.tally.changes(), Vec::<String>::new());
+        assert_ne!(readiness(life, "blue-worker-4"), "True", "nobody waited until it was missed");
+        hold(&life.run(&["up", "--yes"]).await, Exit::Refused, &[only, "Nothing was changed."]);
+        assert!(life.datacenter.look().guests[&1012].running);
+        // In use again, it gets another copy.
+        edit(life, &Kind::new("apps/v1", "Deployment"), "default", "db", json!({"replicas": 1})).await;
+        until(life, "a copy that stays", |life| copies(life).iter().any(|node| node == "blue-worker-1")).await;
+        hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["platform/missed/blue-worker-4", "stands."]);
+        assert!(
+            ["blue-worker-3", "blue-worker-4"]
+                .iter()
+                .all(|name| life.datacenter.object("blue", "nodes", "", name).is_none())
+        );
+        until(life, "copies on what stays", |life| copies(life) == ["blue-worker-1", "blue-worker-2"]).await;
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+    });
+}
+
+/// The same of one that the file still names: its machine is made anew in the same run, and has none of what it had.
+#[test]
+fn a_worker_does_not_go_for_a_copy_on_one_that_is_made_anew() {
+    in_a_world(&written(&blue(4, "{longhorn: {replicas: 2}}")), 12, async |life| {
+        with_copies_on(life, ["blue-worker-2", "blue-worker-4"]).await;
+        assert!(life.datacenter.remove_guest(WORKER));
+        write(life, 3, "{longhorn: {replicas: 2}}");
+        let only = "only on blue-worker-4 (there is one on blue-worker-2, whose machine is only made now)";
+        hold(&life.run(&["up", "--yes"]).await, Exit::Refused, &[only]);
+        assert!(life.datacenter.look().guests[&1013].running);
+    });
+}
+
+/// Of a volume that nobody uses Longhorn calls any copy sound, also on a disk that cannot be read.
+#[test]
+fn a_worker_does_not_go_for_a_copy_on_a_broken_disk() {
+    let longhorn = "{longhorn: {replicas: 2}}";
+    in_a_world(&written(&blue(4, longhorn)), 13, async |life| {
+        with_copies_on(life, ["blue-worker-2", "blue-worker-4"]).await;
+        let broken =
+            |is_so| life.datacenter.fail_component("blue", Component::Longhorn, ComponentFault::NoUsableDisk, is_so);
+        assert!(broken(true));
+        life.clock().sleep(Duration::from_secs(30)).await;
+        assert_eq!(copies(life), ["blue-worker-2", "blue-worker-4"]);
+        write(life, 3, longhorn);
+        let only = "only on blue-worker-4 (there is one on blue-worker-2, whose disk Longhorn does not call ready)";
+        hold(&life.run(&["up", "--yes"]).await, Exit::Refused, &[only, "Nothing was changed."]);
+        assert!(broken(false));
+        life.clock().sleep(Duration::from_secs(30)).await;
+        hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["platform/vm/1013 blue-worker-4", "stands."]);
+    });
+}
+
 /// The copy elsewhere fails when the worker is already on its way: it stays, and can be had back or go later.
 #[test]
 fn a_copy_that_fails_meanwhile_keeps_the_worker_and_a_removal_can_be_called_off() {
@@ -297,6 +386,34 @@ fn budgets_hold_for_a_worker_that_is_off() {
         hold(&held, Exit::Failed, &["Pod default/db", "disruption budget", "kubectl get poddisruptionbudgets"]);
         assert!(life.datacenter.look().guests.contains_key(&WORKER), "{}", held.printed.text);
         person(life).await.delete(&Object::new(budget).unwrap()).await.unwrap();
+        hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["stands."]);
+        assert!(second_worker(life).is_none() && !life.datacenter.look().guests.contains_key(&WORKER));
+    });
+}
+
+/// Kubernetes has given up on a machine that is off for five minutes: the end of its Pods cannot be taken back, no budget counts them, and none holds
+/// the machine.
+#[test]
+fn no_budget_holds_for_pods_that_kubernetes_has_given_up() {
+    in_a_world(&written(&blue(2, "none")), 14, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let spec = json!({"nodeName": "blue-worker-2", "containers": [{"name": "db", "image": "example.com/db:1"}]});
+        let metadata = |labels| json!({"name": "db", "namespace": "default", "labels": labels});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata(json!({"app": "db"})), "spec": spec});
+        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata(json!({})),
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}}});
+        for object in [pod, budget] {
+            person(life).await.apply(&Object::new(object).unwrap(), Mode::Real).await.unwrap();
+        }
+        until(life, "a database", |life| runs_on(life) == ["blue-worker-2"]).await;
+        life.datacenter.switch(WORKER, false);
+        let ending = |life: &Life| {
+            all(life, "pods", "default").into_iter().find(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
+        };
+        until(life, "an end of patience", |life| ending(life).is_some()).await;
+        let pod = Object::new(ending(life).unwrap()).unwrap();
+        person(life).await.evict(&pod, Mode::DryRun).await.unwrap();
+        write(life, 1, "none");
         hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["stands."]);
         assert!(second_worker(life).is_none() && !life.datacenter.look().guests.contains_key(&WORKER));
     });

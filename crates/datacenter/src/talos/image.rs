@@ -5,10 +5,16 @@ use super::config::shapes::Minor;
 /// What the address of an image tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
+    /// The address that the disk came from, whatever somebody has installed since.
+    pub(crate) origin: String,
     /// `v1.13.9`.
     pub(crate) version: String,
-    /// The schematic; that of an image without extensions, where none is named.
-    pub(crate) schematic: String,
+    /// The schematic, where the Image Factory made it: whoever else did writes down none.
+    pub(crate) schematic: Option<String>,
+    /// The extensions that somebody else put into it. Those of the factory are only known by its schematic.
+    pub(crate) extensions: Vec<String>,
+    /// The kernel arguments that somebody else gave it.
+    pub(crate) kernel_args: Vec<String>,
     /// `nocloud`.
     pub(crate) platform: String,
     /// `amd64`.
@@ -23,19 +29,22 @@ impl Image {
     pub(crate) fn parse(url: &str) -> Option<Self> {
         let (schematic, version, file) = if let Some(rest) = url.strip_prefix("https://factory.talos.dev/image/") {
             let [schematic, version, file] = rest.split('/').collect::<Vec<_>>().try_into().ok()?;
-            (schematic, version, file)
+            (Some(schematic), version, file)
         } else {
             let rest = url.strip_prefix("https://github.com/siderolabs/talos/releases/download/")?;
             let (version, file) = rest.split_once('/')?;
-            (PLAIN, version, file)
+            (None, version, file)
         };
         let (name, ending) = file.split_once('.')?;
         let is_disk = ["qcow2", "raw", "raw.xz", "raw.zst", "raw.gz"].contains(&ending);
         let (platform, arch) = name.trim_end_matches("-secureboot").rsplit_once('-')?;
         let text = |text: &str| text.to_owned();
         (is_disk && version.starts_with('v')).then(|| Self {
+            origin: text(url),
             version: text(version),
-            schematic: text(schematic),
+            schematic: schematic.map(text),
+            extensions: Vec::new(),
+            kernel_args: Vec::new(),
             platform: text(platform),
             arch: text(arch),
         })
@@ -43,7 +52,13 @@ impl Image {
 
     /// Whether it may have extensions: which, only its schematic tells.
     pub(crate) fn has_extensions(&self) -> bool {
-        self.schematic != PLAIN
+        self.schematic.as_ref().map_or(!self.extensions.is_empty(), |schematic| schematic != PLAIN)
+    }
+
+    /// What its kernel is started with. Which arguments a schematic adds, only the factory knows.
+    pub(crate) fn command_line(&self) -> String {
+        let usual = [format!("talos.platform={}", self.platform), "net.ifnames=0".to_owned()];
+        usual.iter().chain(&self.kernel_args).map(String::as_str).collect::<Vec<_>>().join(" ")
     }
 
     /// The minor version, which decides what a configuration may say.
@@ -63,10 +78,13 @@ mod tests {
         let url = format!("https://factory.talos.dev/image/{schematic}/v1.13.9/nocloud-amd64.qcow2");
         let image = Image::parse(&url).unwrap();
         assert_eq!((image.version.as_str(), image.minor()), ("v1.13.9", 13));
-        assert_eq!((image.platform.as_str(), image.arch.as_str(), image.schematic), ("nocloud", "amd64", schematic));
+        assert_eq!(
+            (image.platform.as_str(), image.arch.as_str(), image.schematic),
+            ("nocloud", "amd64", Some(schematic))
+        );
         let released = "https://github.com/siderolabs/talos/releases/download/v1.14.0-rc.1/metal-arm64.raw.zst";
         let image = Image::parse(released).unwrap();
-        assert_eq!((image.minor(), image.schematic.as_str(), image.platform.as_str()), (14, PLAIN, "metal"));
+        assert_eq!((image.minor(), image.schematic.as_deref(), image.platform.as_str()), (14, None, "metal"));
     }
 
     #[test]

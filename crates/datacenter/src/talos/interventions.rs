@@ -172,6 +172,17 @@ impl Datacenter {
         Ok(())
     }
 
+    /// Lets a node run an image of somebody's own with these extensions and kernel arguments, as after an upgrade by hand: it tells no schematic.
+    pub fn replace_image(&self, vmid: u32, extensions: &[&str], kernel_args: &[&str]) -> bool {
+        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        let mut world = self.world();
+        let Some(node) = world.talos.nodes.get_mut(&vmid) else { return false };
+        node.image.schematic = None;
+        (node.image.extensions, node.image.kernel_args) = (owned(extensions), owned(kernel_args));
+        world.touch();
+        true
+    }
+
     /// Reboots a node from one moment to the next, as a kernel that panicked does.
     pub fn reboot_node(&self, vmid: u32) -> bool {
         let mut world = self.world();

@@ -24,7 +24,7 @@ impl World {
     pub(crate) fn talos_booted(&mut self, vmid: u32) {
         let Some(machine) = self.machines.get(vmid).cloned() else { return };
         let Some(image) = machine.image.as_deref().and_then(Image::parse) else { return };
-        let is_new = self.talos.nodes.get(&vmid).is_none_or(|node| node.image != image);
+        let is_new = self.talos.nodes.get(&vmid).is_none_or(|node| node.image.origin != image.origin);
         if is_new {
             let (platform_name, platform_addresses) = (String::new(), Vec::new());
             let (disk, life, boot, is_frozen) = (Disk::default(), 0, None, false);

@@ -278,7 +278,8 @@ impl Gate for Empty {
                 return Ok(Verdict::Open(()));
             }
             for pod in remaining(api, &node).await? {
-                // On a machine that is off nobody can end it: it goes along, and whoever asked it to go has asked its budget.
+                // On a machine that is off nobody can end it: it goes along. Kubernetes asks no budget when it gives up on a machine, but its end cannot be
+                // taken back, so that even if the machine came back it would go: no budget counts it any more, and none forbids to evict it.
                 if pod.is_ending() && !answers {
                     continue;
                 }

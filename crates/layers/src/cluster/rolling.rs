@@ -72,7 +72,7 @@ fn restart(
     let at = |address: String| ApiSite { wire: wire.clone(), address };
     let control_planes: Vec<_> = nodes.iter().filter(|node| node.role == Role::ControlPlane).map(whom).collect();
     let others = if nodes.len() > 1 { Others::There } else { Others::None };
-    let nobody_leaves = Departure::of([]);
+    let nobody_leaves = Departure::of([], nodes.iter().map(|node| node.name.value.clone()));
     // One that an earlier run has restarted, and did not come to open again.
     let opened = id("nodes", "back");
     let rest = nodes.iter().filter(|node| !rolling.has(node)).map(|node| node.name.value.clone());

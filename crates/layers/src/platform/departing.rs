@@ -95,7 +95,15 @@ pub fn shrink(
     api: &Handle<Api>,
 ) {
     let castle = design.castle.castle.as_str();
-    let departure = Departure::of(leaving.iter().map(|guest| guest.name.clone()));
+    let named = || design.nodes.iter().map(|node| node.name.value.clone());
+    let is_absent = |node: &&Node| !design.survey.guests.contains_key(&node.vmid.0);
+    let blank = design.nodes.iter().filter(is_absent).map(|node| node.name.value.clone());
+    let departure = Departure::of(leaving.iter().map(|guest| guest.name.clone()), named()).with_blank(blank);
+    let mut missed: Vec<StepId> = Vec::new();
+    for name in &departed {
+        missed.push(id("missed", name));
+        graph.gate(id("missed", name), Place::default(), (api.clone(),), Missed::new(name));
+    }
     let mut turns: Vec<(&Doomed, Option<Fault>)> =
         leaving.iter().map(|guest| (guest, objection(castle, guest, design.nodes))).collect();
     // Where one has to stay, none is sent away.
@@ -110,6 +118,8 @@ pub fn shrink(
         if !stays {
             earlier.drain(..).for_each(|earlier| graph.after(step.clone(), earlier));
         }
+        // Nobody goes while it is not known who has gone already.
+        missed.iter().for_each(|missed| graph.after(step.clone(), missed.clone()));
         // Whoever comes is there before someone goes.
         if waits_for_nodes(design.castle) {
             graph.after(step.clone(), id("nodes", "ready"));
@@ -131,13 +141,9 @@ pub fn shrink(
         graph.gate(id("rebuilt", name), Place::default(), (api.clone(), forgotten), rebuilt);
         earlier.push(if stays { step } else { id("rebuilt", name) });
     }
-    for name in &departed {
-        graph.gate(id("missed", name), Place::default(), (api.clone(),), Missed::new(name));
-        earlier.push(id("missed", name));
-    }
+    earlier.extend(missed);
     let left = id("nodes", "left");
-    let wanted = design.nodes.iter().map(|node| node.name.value.clone());
-    let step = Left::new(castle, wanted, departed);
+    let step = Left::new(castle, named(), departed);
     // A machine that nobody could look at may still be one that was sent away.
     let is_known = |vmid: &u32| leaving.iter().any(|guest| guest.vmid == *vmid);
     // A copy is none, and what castle had only begun to make has joined nothing.

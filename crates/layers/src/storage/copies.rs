@@ -8,100 +8,180 @@ use castle_kubernetes::client::Scope;
 use castle_kubernetes::model::{Key, Kind, Object, condition};
 use castle_kubernetes::steps::{Expect, Test, Unmet};
 
-use super::{COMPONENT, GROUP, VERSION};
+use super::{COMPONENT, GROUP, VERSION, not_so};
 
 /// How long a volume may take until it has its copies again: longer than Longhorn waits for a copy that it lost to come back (ten minutes)
 /// before it makes another.
 pub(crate) const REBUILDING: Duration = Duration::from_secs(15 * 60);
 
-/// Nodes that leave a castle together, one after the other.
+/// How many volumes are told by name at most: whoever mends these sees the rest then.
+const NAMED: usize = 10;
+
+/// Nodes that leave a castle together, one after the other, and those that stay.
 #[derive(Clone, Debug)]
-pub(crate) struct Departure(BTreeSet<String>);
+pub(crate) struct Departure {
+    leaving: BTreeSet<String>,
+    /// Those that castle.yaml names. The machine of any other may be gone, or out of sight, long before Kubernetes misses it.
+    staying: BTreeSet<String>,
+    /// Those of them whose machines are only made in this run: what is known of their copies is of machines that are gone.
+    blank: BTreeSet<String>,
+}
 
 impl Departure {
     /// How long a sound copy on a node that stays is waited for before a machine goes: making one may take hours, and `up` can be run again.
     pub(crate) const COPYING: Duration = Duration::from_secs(2 * 60);
 
-    /// The departure of the nodes of these names.
-    pub(crate) fn of(names: impl IntoIterator<Item = String>) -> Self {
-        Self(names.into_iter().collect())
+    /// The departure of these nodes from among those that castle.yaml names, and some that it does not.
+    pub(crate) fn of(leaving: impl IntoIterator<Item = String>, named: impl IntoIterator<Item = String>) -> Self {
+        let leaving: BTreeSet<String> = leaving.into_iter().collect();
+        let staying = named.into_iter().filter(|node| !leaving.contains(node)).collect();
+        Self { leaving, staying, blank: BTreeSet::new() }
+    }
+
+    /// The same, where the machines of these are only made in this run.
+    pub(crate) fn with_blank(self, blank: impl IntoIterator<Item = String>) -> Self {
+        Self { blank: blank.into_iter().collect(), ..self }
     }
 
     /// Every volume with data on one of them has a sound copy on a node that stays and is ready.
     pub(crate) fn loses_nothing(&self) -> Expect {
         let leaving = self.clone();
-        let places = vec![
-            (Kind::new("v1", "Node"), Scope::default()),
-            (Kind::new(VERSION, "Replica"), Scope::within(namespace(COMPONENT))),
-        ];
-        Expect::Together(places, Test::new(move |objects| leaving.lost(objects)))
+        Expect::Together(places(&["Node", "Replica"]), Test::new(move |objects| leaving.lost(objects)))
     }
 
     /// Every volume that is in use has as many sound copies on the nodes that stay as it wants, or as these can have.
     pub(crate) fn is_made_up_for(&self) -> Expect {
         let leaving = self.clone();
-        let own = |kind: &str| (Kind::new(VERSION, kind), Scope::within(namespace(COMPONENT)));
-        let places = vec![(Kind::new("v1", "Node"), Scope::default()), own("Node"), own("Replica"), own("Volume")];
-        Expect::Together(places, Test::new(move |objects| leaving.missed(objects)))
-    }
-
-    fn stays(&self, node: &str) -> bool {
-        !self.0.contains(node)
+        Expect::Together(places(&["Node", "Replica", "Volume"]), Test::new(move |objects| leaving.missed(objects)))
     }
 
     fn lost(&self, objects: &[Object]) -> Result<(), Unmet> {
-        let ready = ready(objects, "");
+        let footing = Footing::of(objects);
         let mut sound: BTreeSet<&str> = BTreeSet::new();
         let mut here: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        let mut silent: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let mut doubtful: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         // A copy that failed still counts as data: Longhorn can save it if all others are lost.
         for replica in of_kind(objects, "Replica").filter(|replica| holds_data(replica)) {
             let (volume, node) = (replica.text("/spec/volumeName"), replica.text("/spec/nodeID"));
-            match () {
-                () if !self.stays(node) => here.entry(volume).or_default().insert(node),
-                () if !is_sound(replica) => continue,
-                () if ready.contains(node) => sound.insert(volume),
-                () => silent.entry(volume).or_default().insert(node),
-            };
+            if self.leaving.contains(node) {
+                here.entry(volume).or_default().insert(node);
+                continue;
+            }
+            if !is_sound(replica) {
+                continue;
+            }
+            let blank = self.blank.contains(node).then_some("whose machine is only made now");
+            match blank.or_else(|| self.doubt(&footing, replica)) {
+                None => {
+                    sound.insert(volume);
+                }
+                Some(why) => {
+                    doubtful.entry(volume).or_default().insert(format!("there is one on {node}, {why}"));
+                }
+            }
         }
-        let Some((volume, nodes)) = here.into_iter().find(|(volume, _)| !sound.contains(volume)) else { return Ok(()) };
-        let unheard = match silent.get(volume) {
-            Some(nodes) => format!(" (there is one on {}, which is not ready)", listed(nodes)),
-            None => String::new(),
+        here.retain(|volume, _| !sound.contains(volume));
+        let Some((volume, nodes)) = here.pop_first() else { return Ok(()) };
+        let doubts = doubtful.get(volume).map(|doubts| format!(" ({})", listed(doubts, "; "))).unwrap_or_default();
+        let (others, them) = match here.len() {
+            0 => (String::new(), "it"),
+            _ => {
+                let others = here.iter().map(|(volume, nodes)| format!("{volume} (only on {})", listed(nodes, ", ")));
+                (format!("; nor have {}", bounded(others)), "them")
+            }
         };
         let evidence = format!(
-            "has no sound copy on a node that stays, only on {}{unheard}: let Longhorn keep more copies of it, or remove it",
-            listed(&nodes)
+            "has no sound copy on a node that stays, only on {}{doubts}{others}: let Longhorn keep more copies of {them}, or remove {them}",
+            listed(&nodes, ", ")
         );
         Err(Unmet { evidence, ..Unmet::absent(volume_key(volume)) })
     }
 
     fn missed(&self, objects: &[Object]) -> Result<(), Unmet> {
-        let (alive, usable) = (ready(objects, ""), usable(objects));
-        let room = usable.iter().filter(|node| self.stays(node) && alive.contains(*node)).count();
+        let (footing, usable) = (Footing::of(objects), usable(objects));
+        let room = usable.iter().filter(|node| self.staying.contains(**node) && footing.alive.contains(*node)).count();
+        let mut short: Vec<(&Object, String)> = Vec::new();
         for volume in of_kind(objects, "Volume").filter(|volume| volume.text("/status/state") == "attached") {
             let wanted = volume.at("/spec/numberOfReplicas").as_u64().unwrap_or(1);
             let wanted = usize::try_from(wanted).unwrap_or(room).min(room);
             let is_its = |replica: &&Object| {
-                replica.text("/spec/volumeName") == volume.name() && holds_data(replica) && is_sound(replica)
+                replica.text("/spec/volumeName") == volume.name()
+                    && holds_data(replica)
+                    && is_sound(replica)
+                    && self.doubt(&footing, replica).is_none()
             };
             let copies = of_kind(objects, "Replica").filter(is_its).map(|replica| replica.text("/spec/nodeID"));
-            let copies: BTreeSet<&str> = copies.filter(|node| self.stays(node) && alive.contains(*node)).collect();
-            if copies.len() < wanted {
-                let evidence = format!("has {} of {wanted} sound copies on the nodes that stay", copies.len());
-                return Err(Unmet::of(volume, evidence));
+            let copies = copies.collect::<BTreeSet<&str>>().len();
+            if copies < wanted {
+                short.push((volume, format!("{copies} of {wanted}")));
             }
         }
-        Ok(())
+        short.sort_by_key(|(volume, _)| volume.name().to_owned());
+        let Some(((volume, has), others)) = short.split_first() else { return Ok(()) };
+        let others = match others {
+            [] => String::new(),
+            others => format!(
+                "; so it is with {}",
+                bounded(others.iter().map(|(volume, has)| format!("{} ({has})", volume.name())))
+            ),
+        };
+        Err(Unmet::of(volume, format!("has {has} sound copies on the nodes that stay{others}")))
     }
+
+    /// Why a copy that is called sound is not counted on. Of a volume that nobody uses, Longhorn calls any copy sound.
+    fn doubt(&self, footing: &Footing<'_>, replica: &Object) -> Option<&'static str> {
+        let (node, disk) = (replica.text("/spec/nodeID"), replica.text("/spec/diskID"));
+        match () {
+            () if !self.staying.contains(node) => Some("which castle.yaml does not name"),
+            () if !footing.alive.contains(node) => Some("which is not ready"),
+            () if !footing.managed.contains(node) => Some("which Longhorn does not call ready"),
+            () if !footing.disks.contains(&(node, disk)) => Some("whose disk Longhorn does not call ready"),
+            () => None,
+        }
+    }
+}
+
+/// What copies stand on.
+struct Footing<'o> {
+    /// The nodes that Kubernetes calls ready.
+    alive: BTreeSet<&'o str>,
+    /// Those that Longhorn does.
+    managed: BTreeSet<&'o str>,
+    /// Their disks that are, by node and id.
+    disks: BTreeSet<(&'o str, &'o str)>,
+}
+
+impl<'o> Footing<'o> {
+    fn of(objects: &'o [Object]) -> Self {
+        let disks = of_kind(objects, "Node").flat_map(|node| {
+            let all = node.at("/status/diskStatus").as_object().into_iter().flatten();
+            let ready = all.filter(|(_, disk)| not_so(disk, "Ready").is_none());
+            ready.filter_map(|(_, disk)| Some((node.name(), disk["diskUUID"].as_str()?)))
+        });
+        Self { alive: ready(objects, ""), managed: ready(objects, GROUP), disks: disks.collect() }
+    }
+}
+
+/// Where nodes are, and these of Longhorn's own objects.
+fn places(kinds: &[&str]) -> Vec<(Kind, Scope)> {
+    let own = kinds.iter().map(|kind| (Kind::new(VERSION, kind), Scope::within(namespace(COMPONENT))));
+    [(Kind::new("v1", "Node"), Scope::default())].into_iter().chain(own).collect()
 }
 
 fn volume_key(volume: &str) -> Key {
     Key::new(GROUP, "Volume", namespace(COMPONENT), volume)
 }
 
-fn listed(names: &BTreeSet<&str>) -> String {
-    names.iter().copied().collect::<Vec<_>>().join(", ")
+fn listed(names: &BTreeSet<impl AsRef<str>>, between: &str) -> String {
+    names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(between)
+}
+
+/// The first of the others that come after the one that is told anyway, and how many more there are.
+fn bounded(others: impl Iterator<Item = String>) -> String {
+    let all: Vec<String> = others.collect();
+    let (first, rest) = all.split_at(all.len().min(NAMED - 1));
+    let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+    format!("{}{more}", first.join(", "))
 }
 
 /// Longhorn's own objects of a kind.
@@ -138,32 +218,65 @@ fn is_sound(replica: &Object) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     const SINCE: &str = "2026-01-01T00:00:00Z";
 
     fn replica(volume: &str, node: &str, healthy: &str, failed: &str) -> Object {
-        let spec = json!({"volumeName": volume, "nodeID": node, "healthyAt": healthy, "failedAt": failed});
+        let spec = json!({"volumeName": volume, "nodeID": node, "diskID": format!("disk of {node}"), "healthyAt": healthy, "failedAt": failed});
         let metadata = json!({"name": format!("{volume}-{node}"), "namespace": "longhorn-system"});
         Object::new(json!({"apiVersion": VERSION, "kind": "Replica", "metadata": metadata, "spec": spec})).unwrap()
     }
 
-    fn node(version: &str, name: &str, is_ready: bool) -> Object {
-        let status = if is_ready { "True" } else { "Unknown" };
-        let conditions = json!([{"type": "Ready", "status": status}, {"type": "Schedulable", "status": status}]);
-        let metadata = json!({"name": name, "namespace": if version == "v1" { "" } else { "longhorn-system" }});
-        let node =
-            json!({"apiVersion": version, "kind": "Node", "metadata": metadata, "status": {"conditions": conditions}});
-        Object::new(node).unwrap()
+    /// What is wrong with a node.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Ill {
+        Kubernetes,
+        Longhorn,
+        Disk,
+        OtherDisk,
+        UnknownDisk,
+    }
+
+    /// A node as Kubernetes and Longhorn know it.
+    fn node(name: &str, ill: Option<Ill>) -> [Object; 2] {
+        let word = |is_so: bool| if is_so { "True" } else { "False" };
+        let conditions = |is_ready: bool| json!([{"type": "Ready", "status": word(is_ready)}, {"type": "Schedulable", "status": word(is_ready)}]);
+        let (is_alive, is_managed) =
+            (ill != Some(Ill::Kubernetes), ![Some(Ill::Kubernetes), Some(Ill::Longhorn)].contains(&ill));
+        let id = if ill == Some(Ill::OtherDisk) { "another" } else { "disk of" };
+        let said = if ill == Some(Ill::UnknownDisk) { Value::Null } else { conditions(ill != Some(Ill::Disk)) };
+        let disks = json!({"default": {"diskUUID": format!("{id} {name}"), "conditions": said}});
+        let own = json!({"conditions": conditions(is_managed), "diskStatus": disks});
+        [
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"conditions": conditions(is_alive)}}),
+            json!({"apiVersion": VERSION, "kind": "Node", "metadata": {"name": name, "namespace": "longhorn-system"}, "status": own}),
+        ]
+        .map(|node| Object::new(node).unwrap())
+    }
+
+    fn departure(leaving: &[&str]) -> Departure {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        Departure::of(owned(leaving), owned(&["a", "b", "c", "d"]))
+    }
+
+    /// What is told of these copies where all nodes are well, except these.
+    fn told(departure: &Departure, replicas: impl IntoIterator<Item = Object>, ill: &[(&str, Ill)]) -> Option<String> {
+        let ill = |name: &str| ill.iter().find(|(node, _)| *node == name).map(|(_, ill)| *ill);
+        let nodes = ["a", "b", "c", "d", "gone"].into_iter().flat_map(|name| node(name, ill(name)));
+        let objects: Vec<Object> = nodes.chain(replicas).collect();
+        departure.lost(&objects).err().map(|unmet| format!("{} {}", unmet.key.name, unmet.evidence))
     }
 
     fn lost(leaving: &[&str], replicas: impl IntoIterator<Item = Object>, off: &[&str]) -> Option<String> {
-        let nodes = ["a", "b", "c", "d"].map(|name| node("v1", name, !off.contains(&name)));
-        let objects: Vec<Object> = nodes.into_iter().chain(replicas).collect();
-        let departure = Departure::of(leaving.iter().map(|name| (*name).to_owned()));
-        departure.lost(&objects).err().map(|unmet| format!("{} {}", unmet.key.name, unmet.evidence))
+        let off: Vec<(&str, Ill)> = off.iter().map(|name| (*name, Ill::Kubernetes)).collect();
+        told(&departure(leaving), replicas, &off)
+    }
+
+    fn copies(volume: &str, nodes: &[&str]) -> Vec<Object> {
+        nodes.iter().map(|node| replica(volume, node, SINCE, "")).collect()
     }
 
     #[test]
@@ -182,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_copy_counts_only_on_a_node_that_stays_and_is_ready() {
-        let copies = |nodes: &[&str]| nodes.iter().map(|node| replica("v", node, SINCE, "")).collect::<Vec<_>>();
+        let copies = |nodes: &[&str]| copies("v", nodes);
         assert_eq!(
             lost(&["c", "d"], copies(&["c", "d"]), &[]).as_deref(),
             Some(
@@ -195,23 +308,76 @@ mod tests {
         assert_eq!(lost(&["c"], copies(&["b", "c"]), &["c"]), None, "whoever leaves may be off");
     }
 
+    /// Kubernetes calls a machine ready for most of a minute after it is gone, and castle does not see all of them.
+    #[test]
+    fn a_copy_counts_only_on_a_node_that_the_file_names() {
+        let gone = lost(&["c"], copies("v", &["c", "gone"]), &[]).unwrap();
+        assert!(gone.contains("only on c (there is one on gone, which castle.yaml does not name)"), "{gone}");
+        assert_eq!(lost(&["c"], copies("v", &["gone"]), &[]), None, "whoever leaves takes nothing of it along");
+    }
+
+    #[test]
+    fn a_machine_that_is_made_anew_has_no_copy() {
+        let departure = departure(&["c"]).with_blank(["b".to_owned()]);
+        let blank = told(&departure, copies("v", &["b", "c"]), &[]).unwrap();
+        assert!(blank.contains("only on c (there is one on b, whose machine is only made now)"), "{blank}");
+        assert_eq!(told(&departure, copies("v", &["a", "b", "c"]), &[]), None);
+    }
+
+    /// Of a volume that nobody uses, no copy ever fails: only Longhorn's node tells that its disk is broken, or another one.
+    #[test]
+    fn a_copy_counts_only_on_a_disk_that_longhorn_calls_ready() {
+        for (ill, why) in [
+            (Ill::Longhorn, "which Longhorn does not call ready"),
+            (Ill::Disk, "whose disk Longhorn does not call ready"),
+            (Ill::OtherDisk, "whose disk Longhorn does not call ready"),
+            (Ill::UnknownDisk, "whose disk Longhorn does not call ready"),
+        ] {
+            let broken = told(&departure(&["c"]), copies("v", &["b", "c"]), &[("b", ill)]).unwrap();
+            assert!(broken.contains(&format!("only on c (there is one on b, {why})")), "{broken}");
+        }
+    }
+
+    #[test]
+    fn all_volumes_that_would_be_lost_are_named() {
+        let volumes = |count: u32| (1..=count).rev().flat_map(|number| copies(&format!("v{number:02}"), &["c"]));
+        assert_eq!(
+            lost(&["c"], volumes(3), &[]).as_deref(),
+            Some(
+                "v01 has no sound copy on a node that stays, only on c; nor have v02 (only on c), v03 (only on c): let Longhorn keep more copies of \
+                 them, or remove them"
+            )
+        );
+        let many = lost(&["c"], volumes(25), &[]).unwrap();
+        assert!(many.contains("v10 (only on c), and 15 more: ") && !many.contains("v11"), "{many}");
+    }
+
     #[test]
     fn what_leaves_is_made_up_for_as_far_as_there_is_room() {
-        let held = |copies: &[&str], wanted: u32, state: &str, off: &[&str]| {
-            let metadata = json!({"name": "v", "namespace": "longhorn-system"});
-            let volume = json!({"apiVersion": VERSION, "kind": "Volume", "metadata": metadata, "spec": {"numberOfReplicas": wanted},
-                "status": {"state": state}});
-            let names = ["a", "b", "c", "d"];
-            let objects =
-                names.iter().flat_map(|name| ["v1", VERSION].map(|version| node(version, name, !off.contains(name))));
+        let held = |copies: &[&str], wanted: u32, state: &str, ill: &[(&str, Ill)]| {
+            let volume = |name: &str| {
+                let metadata = json!({"name": name, "namespace": "longhorn-system"});
+                let volume = json!({"apiVersion": VERSION, "kind": "Volume", "metadata": metadata, "spec": {"numberOfReplicas": wanted},
+                    "status": {"state": state}});
+                Object::new(volume).unwrap()
+            };
+            let ill = |name: &str| ill.iter().find(|(node, _)| *node == name).map(|(_, ill)| *ill);
+            let objects = ["a", "b", "c", "d", "gone"].into_iter().flat_map(|name| node(name, ill(name)));
             let objects = objects.chain(copies.iter().map(|node| replica("v", node, SINCE, "")));
-            let objects: Vec<Object> = objects.chain([Object::new(volume).unwrap()]).collect();
-            Departure::of(["c".to_owned(), "d".to_owned()]).missed(&objects).err().map(|unmet| unmet.evidence)
+            let objects: Vec<Object> = objects.chain([volume("v")]).collect();
+            departure(&["c", "d"]).missed(&objects).err().map(|unmet| unmet.evidence)
         };
         let short = |has: u32| Some(format!("has {has} of 2 sound copies on the nodes that stay"));
+        let off = |name| [(name, Ill::Kubernetes)];
         assert_eq!(held(&["a", "c", "d"], 3, "attached", &[]), short(1));
+        assert_eq!(
+            held(&["a", "gone"], 3, "attached", &[]),
+            short(1),
+            "nobody counts on whoever the file does not name"
+        );
+        assert_eq!(held(&["a", "b"], 3, "attached", &[("b", Ill::Disk)]), short(1));
         assert_eq!(held(&["a", "b"], 3, "attached", &[]), None, "two nodes can have no more");
-        assert_eq!(held(&["a"], 3, "attached", &["b"]), None, "nor can one");
+        assert_eq!(held(&["a"], 3, "attached", &off("b")), None, "nor can one");
         assert_eq!(held(&["a"], 1, "attached", &[]), None);
         assert_eq!(held(&["a", "c"], 3, "detached", &[]), None, "of a volume that nobody uses, no copies are made");
     }

@@ -59,6 +59,8 @@ pub mod kinds {
     pub const DIAGNOSTICS: Kind = kind("runtime", "Diagnostics.runtime.talos.dev");
     /// What its image was extended by.
     pub const EXTENSIONS: Kind = kind("runtime", "ExtensionStatuses.runtime.talos.dev");
+    /// What its kernel was started with; there is one, `cmdline`, except in a container.
+    pub const KERNEL_COMMAND_LINE: Kind = kind("runtime", "KernelCmdlines.runtime.talos.dev");
     /// The nodes of its cluster that it knows of.
     pub const MEMBERS: Kind = kind("cluster", "Members.cluster.talos.dev");
     /// The configuration that it lives by; there is one, `v1alpha1`. Full of secrets.

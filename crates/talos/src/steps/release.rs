@@ -1,6 +1,8 @@
 //! What a node runs, held against what its castle's file says: the version of Talos, and the image that it was made from.
 
-use castle_engine::Fault;
+use std::collections::BTreeSet;
+
+use castle_engine::{Class, Fault};
 use castle_yaml as yaml;
 
 use super::Whom;
@@ -8,6 +10,8 @@ use crate::client::{Node, Resource, kinds};
 
 /// The name under which an image of the factory tells its schematic among its extensions.
 const SCHEMATIC: &str = "schematic";
+/// What any image with kernel modules has among its extensions: Talos' own list of them.
+const MODULES: &str = "modules.dep";
 
 /// What a node is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub struct Release {
     pub schematic: String,
     /// Its extensions, by which an image of somebody's own is known, which tells no schematic.
     pub extensions: Vec<String>,
+    /// The kernel arguments that such an image is to have among its own; one that begins with `-` it is not to have.
+    pub kernel_args: Vec<String>,
     /// The image that it would be upgraded with, by hand.
     pub installer: String,
 }
@@ -31,21 +37,44 @@ impl Release {
     /// Holds that a node that has its configuration was made from this image.
     pub(super) async fn hold_image(&self, whom: &Whom, node: &Node) -> Result<(), Fault> {
         let extensions = node.resources(kinds::EXTENSIONS).await?;
-        let names: Vec<String> = extensions.iter().filter_map(name).collect();
         match extensions.iter().find_map(schematic) {
             Some(is) if is != self.schematic => {
                 let what = "an image with other extensions or kernel arguments: schematic";
                 Err(self.other(whom, what, &is, &self.schematic))
             }
             Some(_) => Ok(()),
-            None => match lacking(&self.extensions, &names) {
-                Some(lacking) => {
-                    let is = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-                    Err(self.other(whom, "an image with other extensions:", &is, &lacking))
-                }
-                None => Ok(()),
-            },
+            None => {
+                let names: Vec<String> = extensions.iter().filter_map(name).collect();
+                let line = node.resource(kinds::KERNEL_COMMAND_LINE, "cmdline").await?;
+                self.hold_own_image(whom, &names, line.as_ref().and_then(command_line).as_deref())
+            }
         }
+    }
+
+    /// Holds that an image of somebody's own has these extensions, and was started as is wanted.
+    fn hold_own_image(&self, whom: &Whom, extensions: &[String], line: Option<&str>) -> Result<(), Fault> {
+        let (is, wanted) = (plain(extensions), plain(&self.extensions));
+        if is != wanted {
+            let said = |names: &BTreeSet<&str>| match names.len() {
+                0 => "none".to_owned(),
+                _ => names.iter().copied().collect::<Vec<_>>().join(", "),
+            };
+            return Err(self.other(whom, "an image with other extensions:", &said(&is), &said(&wanted)));
+        }
+        let Some(line) = line else {
+            let evidence = "tells neither the schematic of its image nor what its kernel was started with: \
+                            whether that is as castle.yaml says was not looked at";
+            let next = format!("talosctl --nodes {} get kernelcmdlines", whom.address);
+            return Err(Fault::new(Class::RefusedBeforeEffect, &whom.name, evidence).next(next));
+        };
+        // The line itself is not shown: addresses in it may hold a password.
+        let unheeded: Vec<&str> =
+            self.kernel_args.iter().map(String::as_str).filter(|argument| !is_heeded(argument, line)).collect();
+        if unheeded.is_empty() {
+            return Ok(());
+        }
+        let unheeded = unheeded.join(" ");
+        Err(self.other(whom, "a kernel", &format!("that was started without {unheeded}"), &unheeded))
     }
 
     fn other(&self, whom: &Whom, what: &str, is: &str, wanted: &str) -> Fault {
@@ -58,12 +87,26 @@ impl Release {
     }
 }
 
-/// The extensions that are wanted and not there. Others may be there: castle did not make the image.
-fn lacking(wanted: &[String], there: &[String]) -> Option<String> {
-    let short = |name: &str| name.rsplit_once('/').map_or(name, |(_, name)| name).to_owned();
-    let is_there = |name: &&String| there.iter().any(|other| short(other) == short(name));
-    let lacking: Vec<&str> = wanted.iter().filter(|name| !is_there(name)).map(String::as_str).collect();
-    (!lacking.is_empty()).then(|| lacking.join(", "))
+/// Extensions by the names that nodes tell.
+fn plain(names: &[String]) -> BTreeSet<&str> {
+    let short = names.iter().map(|name| name.rsplit_once('/').map_or(name.as_str(), |(_, name)| name));
+    short.filter(|name| *name != MODULES).collect()
+}
+
+/// Whether a kernel was started with an argument, or without it, if it begins with `-`.
+fn is_heeded(argument: &str, line: &str) -> bool {
+    let mut there = line.split_whitespace();
+    match argument.strip_prefix('-') {
+        Some(unwanted) => {
+            !there.any(|word| word == unwanted || word.split_once('=').is_some_and(|(key, _)| key == unwanted))
+        }
+        None => argument.split_whitespace().all(|wanted| line.split_whitespace().any(|word| word == wanted)),
+    }
+}
+
+/// What a kernel was started with.
+fn command_line(resource: &Resource) -> Option<String> {
+    yaml::parse(resource.yaml.expose()).ok()?.first()?["cmdline"].as_str().map(str::to_owned)
 }
 
 /// What an extension is called.
@@ -86,12 +129,54 @@ mod tests {
 
     use super::*;
 
+    /// What is told of an image of somebody's own, where the file wants these kernel arguments.
+    fn told(extensions: &[&str], line: Option<&str>, kernel_args: &[&str]) -> Option<String> {
+        let names = |all: &[&str]| -> Vec<String> { all.iter().map(|&name| name.to_owned()).collect() };
+        let release = Release {
+            version: "v1.13.9".to_owned(),
+            schematic: "ab12".to_owned(),
+            extensions: names(&["siderolabs/iscsi-tools", "qemu-guest-agent"]),
+            kernel_args: names(kernel_args),
+            installer: "installer".to_owned(),
+        };
+        let whom = Whom { name: "a".to_owned(), address: [10, 0, 0, 1].into() };
+        release.hold_own_image(&whom, &names(extensions), line).err().map(|fault| fault.evidence)
+    }
+
     #[test]
     fn an_image_of_ones_own_is_known_by_its_extensions() {
-        let names = |all: &[&str]| -> Vec<String> { all.iter().map(|&name| name.to_owned()).collect() };
-        let wanted = names(&["siderolabs/iscsi-tools", "qemu-guest-agent"]);
-        assert_eq!(lacking(&wanted, &names(&["iscsi-tools", "qemu-guest-agent", "mine"])), None);
-        assert_eq!(lacking(&wanted, &names(&["iscsi-tools"])).as_deref(), Some("qemu-guest-agent"));
+        let line = Some("talos.platform=nocloud");
+        assert_eq!(told(&["iscsi-tools", "qemu-guest-agent", "modules.dep"], line, &[]), None);
+        for (extensions, is) in [
+            (&["iscsi-tools"][..], "iscsi-tools"),
+            (&["iscsi-tools", "mine", "qemu-guest-agent"][..], "iscsi-tools, mine, qemu-guest-agent"),
+            (&[][..], "none"),
+        ] {
+            let expected = format!(
+                "runs an image with other extensions: {is}, and castle.yaml says iscsi-tools, qemu-guest-agent"
+            );
+            assert!(told(extensions, line, &[]).is_some_and(|told| told.starts_with(&expected)), "{extensions:?}");
+        }
+    }
+
+    #[test]
+    fn an_image_of_ones_own_is_known_by_its_kernel_arguments() {
+        let own = ["iscsi-tools", "qemu-guest-agent"];
+        let line = Some("talos.config=https://me:secret@here console=ttyS0,115200 quiet a: b");
+        for heeded in
+            [&[][..], &["quiet", "console=ttyS0,115200"][..], &["a: b"][..], &["-splash", "-console=tty0"][..]]
+        {
+            assert_eq!(told(&own, line, heeded), None, "{heeded:?}");
+        }
+        for unheeded in ["mitigations=off", "console=ttyS0", "console", "-quiet", "-console", "-console=ttyS0,115200"] {
+            let told = told(&own, line, &[unheeded, "quiet"]).unwrap();
+            let expected =
+                format!("runs a kernel that was started without {unheeded}, and castle.yaml says {unheeded}: ");
+            assert!(told.starts_with(&expected) && !told.contains("secret"), "{told}");
+        }
+        for arguments in [&[][..], &["quiet"][..]] {
+            assert!(told(&own, None, arguments).is_some_and(|told| told.ends_with("was not looked at")));
+        }
     }
 
     #[test]

@@ -130,6 +130,86 @@ fn another_kubernetes_is_given_to_nobody() {
     );
 }
 
+/// A patch can name another image than the version does: all nodes would get it at once. Talos has images in its main document up to 1.13, and in some
+/// of their own from 1.14 on.
+#[test]
+fn another_kubelet_by_a_patch_is_given_to_nobody() {
+    let newer = SMALL.replace("version: v1.13.9", "version: v1.14.0");
+    let image = "image: 'ghcr.io/siderolabs/kubelet:v1.36.2'";
+    for (text, patch, path) in [
+        (SMALL, format!("machine: {{kubelet: {{{image}}}}}\n"), "machine.kubelet.image"),
+        (newer.as_str(), format!("apiVersion: v1alpha1\nkind: KubeletConfig\n{image}\n"), "KubeletConfig.image"),
+    ] {
+        let told = format!("runs Kubernetes v1.36.3, and castle.yaml says v1.36.2 ({path}, by talos.patches)");
+        let words = [told.as_str(), "talosctl --nodes 127.42.0.11 upgrade-k8s --to 1.36.2"];
+        let beside = Some(("image.yaml", patch.as_str()));
+        edited_beside((&written(text), text), beside, "talos: {", "talos: {patches: [image.yaml], ", &words);
+    }
+}
+
+/// The same of what control planes alone run.
+#[test]
+fn another_control_plane_by_a_patch_is_given_to_nobody() {
+    for (patch, path) in [
+        ("cluster: {apiServer: {image: 'example.com/other:v1.36.2@sha256:ab'}}\n", "cluster.apiServer.image"),
+        ("cluster: {proxy: {image: 'registry.k8s.io/kube-proxy:v1.36.2'}}\n", "cluster.proxy.image"),
+    ] {
+        in_worlds(&small(), &SEEDS[..1], async |life| {
+            hold(&life.run(&["up"]).await, Exit::Done, &[]);
+            life.disk().tamper(&life.script.file.with_file_name("image.yaml"), patch.as_bytes().to_vec());
+            let edited = SMALL.replace("talos: {", "talos: {patches: [image.yaml], ");
+            life.disk().tamper(&life.script.file, edited.into_bytes());
+            let told = format!("runs Kubernetes v1.36.3, and castle.yaml says v1.36.2 ({path}, by talos.patches)");
+            hold(&life.run(&["plan"]).await, Exit::Refused, &[&told]);
+            hold(&life.run(&["up"]).await, Exit::Refused, &[&told, "Nothing was changed."]);
+            life.disk().tamper(&life.script.file, SMALL.as_bytes().to_vec());
+            hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+        });
+    }
+}
+
+/// The same image from another place, pinned by its digest, is no other version.
+#[test]
+fn the_same_kubernetes_from_elsewhere_is_taken() {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let patch = "machine: {kubelet: {image: 'example.com:5000/kubelet:v1.36.3'}}\n";
+        life.disk().tamper(&life.script.file.with_file_name("image.yaml"), patch.as_bytes().to_vec());
+        let edited = SMALL.replace("talos: {", "talos: {patches: [image.yaml], ");
+        life.disk().tamper(&life.script.file, edited.into_bytes());
+        hold(&life.run(&["up"]).await, Exit::Done, &["machine.kubelet.image"]);
+    });
+}
+
+/// Goal: what an image of somebody's own differs by is told, though it has no schematic. Method: such an image is on a worker, with what the file says and more.
+#[test]
+fn an_image_of_ones_own_is_looked_at() {
+    const OWN: [&str; 3] = ["iscsi-tools", "util-linux-tools", "qemu-guest-agent"];
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let worker = life.script.nodes.iter().find(|node| node.name.value == "blue-worker-1").unwrap().vmid.0;
+        assert!(life.datacenter.replace_image(worker, &OWN, &[]));
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+        let args = SMALL.replace("talos: {", "talos: {kernelArgs: [mitigations=off], ");
+        let more = [OWN[0], OWN[1], OWN[2], "amd-ucode"];
+        let args_told = "runs a kernel that was started without mitigations=off, and castle.yaml says";
+        let more_told = "runs an image with other extensions: amd-ucode, iscsi-tools, qemu-guest-agent";
+        for (text, extensions, told) in [(args.as_str(), &OWN[..], args_told), (SMALL, &more[..], more_told)] {
+            life.disk().tamper(&life.script.file, text.as_bytes().to_vec());
+            assert!(life.datacenter.replace_image(worker, extensions, &[]));
+            life.tally.changes();
+            for verb in ["plan", "up"] {
+                hold(&life.run(&[verb]).await, Exit::Refused, &[told]);
+            }
+            let status = life.run(&["status"]).await;
+            hold(&status, status.exit.unwrap(), &[told]);
+            assert!(!status.printed.text.contains("stands as its file says"), "{}", status.printed.text);
+            hold(&life.run(&["drift"]).await, Exit::Differs, &[told]);
+            assert_eq!(life.tally.changes(), Vec::<String>::new());
+        }
+    });
+}
+
 /// Of nodes that are off nobody knows what they run: once they do, it is refused, and what they were made from is still there.
 #[test]
 fn another_talos_is_not_claimed_of_nodes_that_are_off() {

@@ -38,7 +38,7 @@ impl Api {
                  VENDOR_URL=\"https://www.siderolabs.com/\"\n",
                 node.image.version
             ),
-            "/proc/cmdline" => format!("talos.platform={} net.ifnames=0\n", node.image.platform),
+            "/proc/cmdline" => format!("{}\n", node.image.command_line()),
             path => return Err(unread(path)),
         };
         let data = Data { metadata: caller.metadata(), bytes: text.into_bytes() };

@@ -190,6 +190,13 @@ pub(crate) static KINDS: &[Kind] = &[
         |_, node, _| status::extensions(node),
     ),
     kind(
+        ("KernelCmdlines.runtime.talos.dev", "runtime"),
+        ("runtime.KernelCmdlineController", "KernelCmdline"),
+        &["cmdline"],
+        &[("Cmdline", "{.cmdline}")],
+        |_, node, _| one("cmdline", json!({ "cmdline": node.image.command_line() })),
+    ),
+    kind(
         ("SecurityStates.talos.dev", "runtime"),
         ("runtime.SecurityStateController", "SecurityState"),
         &["securitystate"],

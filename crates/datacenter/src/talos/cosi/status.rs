@@ -131,18 +131,29 @@ pub(super) fn time(boot: &Boot) -> Value {
 }
 
 pub(super) fn extensions(node: &Node) -> Vec<(String, Value)> {
-    let said = json!({
-        "image": "0.sqsh",
-        "metadata": {
+    let said = |number: usize, metadata: Value| {
+        (number.to_string(), json!({ "image": format!("{number}.sqsh"), "metadata": metadata }))
+    };
+    let factory = node.image.schematic.as_ref().map(|schematic| {
+        json!({
             "name": "schematic",
-            "version": node.image.schematic,
+            "version": schematic,
             "author": "Image Factory",
             "description": "Virtual extension which specifies the schematic of the image built with Image Factory.",
             "compatibility": { "talos": { "version": ">= 1.0.0" } },
             "extraInfo": "customization: {}\n",
-        },
+        })
     });
-    vec![("0".to_owned(), said)]
+    let own = node.image.extensions.iter().map(|name| {
+        json!({
+            "name": name,
+            "version": "v1.0.0",
+            "author": "Sidero Labs",
+            "description": name,
+            "compatibility": { "talos": { "version": ">= 1.0.0" } },
+        })
+    });
+    factory.into_iter().chain(own).enumerate().map(|(number, metadata)| said(number, metadata)).collect()
 }
 
 /// The machines of the cluster that discovery knows.

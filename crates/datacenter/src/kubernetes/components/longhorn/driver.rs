@@ -126,7 +126,12 @@ impl Kube {
 
     fn make_replica(&mut self, volume: &str, node: &str) {
         let name = format!("{volume}-r-{}", self.suffix(8));
-        let spec = json!({ "volumeName": volume, "nodeID": node, "dataEngine": "v1", "healthyAt": self.stamp(), "failedAt": "" });
+        let own = self.get(NODES, NAMESPACE, node).unwrap_or_default();
+        let disk = value::members(&own, "status.diskStatus").next().map(|(_, disk)| disk["diskUUID"].clone());
+        let spec = json!({
+            "volumeName": volume, "nodeID": node, "diskID": disk.unwrap_or_default(), "dataEngine": "v1", "healthyAt": self.stamp(),
+            "failedAt": "",
+        });
         let labels = json!({ "longhornvolume": volume, "longhornnode": node });
         let metadata = json!({ "name": name, "namespace": NAMESPACE, "labels": labels });
         self.make(&WRITER, REPLICAS, json!({ "metadata": metadata, "spec": spec }));

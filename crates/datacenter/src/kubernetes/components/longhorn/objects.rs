@@ -37,6 +37,13 @@ fn short(text: &str) -> String {
     Sha256::digest(text).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// What Longhorn calls the disk of a node for good.
+fn disk_id(node: &str) -> String {
+    let digits =
+        [short(node), short(&format!("{node} 1")), short(&format!("{node} 2")), short(&format!("{node} 3"))].concat();
+    format!("{}-{}-4{}-8{}-{}", &digits[..8], &digits[8..12], &digits[13..16], &digits[17..20], &digits[20..])
+}
+
 pub(super) fn instance_manager(node: &str) -> String {
     format!("instance-manager-{}", short(&format!("{node} instance manager")))
 }
@@ -159,6 +166,7 @@ impl Kube {
                 condition(&mut said, &now, "Schedulable", schedulable.0, (schedulable.1, &schedulable.2));
                 place[&name] = json!({
                     "conditions": said["status"]["conditions"], "diskName": name, "diskPath": disk["path"], "diskType": "filesystem",
+                    "diskUUID": disk_id(node),
                     "storageMaximum": whole, "storageAvailable": whole, "storageScheduled": 0,
                 });
             }
