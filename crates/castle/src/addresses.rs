@@ -6,6 +6,7 @@ use castle_layers::Survey;
 use castle_layers::doctor::{self, Finding};
 use serde_json::{Value, json};
 
+use crate::masking;
 use crate::output::Printer;
 use crate::stand::{REACHING, Stand};
 
@@ -22,7 +23,7 @@ pub(crate) async fn occupied(stand: &Stand, survey: &Survey) -> Vec<Finding> {
     }
     // It may just be on its way out.
     kept.clock().sleep(GOING).await;
-    look().await
+    look().await.iter().map(masking::finding).collect()
 }
 
 /// Tells people, and returns the same for programs.

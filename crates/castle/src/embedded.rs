@@ -19,6 +19,7 @@ use castle_secrets::infisical::{self, Region};
 use serde::{Deserialize, Serialize};
 
 use crate::doors::{Around, Doors};
+use crate::keeping::with_way_out;
 use crate::notes::{self, Note};
 use crate::output::Printer;
 use crate::project;
@@ -36,6 +37,9 @@ const START_BOUND: Duration = Duration::from_secs(20);
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// How often a datacenter looks whether it can still be found. A castle that starts another one waits longer for its addresses.
 const FOUND_PERIOD: Duration = Duration::from_millis(250);
+/// The way out where the datacenter that runs is of no use, and what it costs.
+const ANEW: &str =
+    "castle datacenter stop, then the same command again; all castles that stand in the datacenter are gone with it";
 
 /// A datacenter that serves.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -175,18 +179,22 @@ pub(crate) fn find(doors: &Doors) -> Result<Option<Serving>, String> {
 /// The datacenter that serves now on this machine, without its keys: whoever ends it needs none.
 fn announced(doors: &Doors) -> Result<Option<Serving>, String> {
     // Read before the lock is tried, which would make the file it stands for: whoever only looks leaves nothing behind.
-    let bytes = match doors.disk.read(&announcement(doors)?, MAX_BYTES) {
+    let file = announcement(doors)?;
+    let bytes = match doors.disk.read(&file, MAX_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(with_way_out(&error)),
     };
     if claim(doors)?.is_some() {
         return Ok(None);
     }
     match notes::of::<Serving>(bytes) {
         Note::Read(serving) => Ok(Some(serving)),
-        Note::Newer(format) => Err(notes::newer(&announcement(doors)?, format)),
-        Note::None | Note::Damaged(_) => Ok(None),
+        Note::Newer(format) => Err(notes::newer(&file, format)),
+        Note::None | Note::Damaged(_) => Err(format!(
+            "{} is damaged\n  next: run the same command again: the datacenter that runs mends it within a second",
+            file.display()
+        )),
     }
 }
 
@@ -197,30 +205,39 @@ pub(crate) fn running(doors: &Doors, hosts: &[String]) -> Result<Option<Serving>
         return Ok(Some(serving));
     }
     Err(format!(
-        "the datacenter that runs has the hosts {}, and the file wants {}: castle datacenter stop, then again",
+        "the datacenter that runs has the hosts {}, and the file wants {}\n  next: {ANEW}",
         serving.hosts.join(", "),
         hosts.join(", ")
     ))
 }
 
-/// Returns when nobody can find this datacenter any more: somebody has removed what castle keeps, and perhaps there is another one by now.
+/// Returns when nobody can find this datacenter any more: somebody has removed what castle keeps, and perhaps there is another one by now. Where it
+/// can be found is only damaged, that is mended: castles stand in it.
 pub(crate) async fn lost(doors: &Doors, serving: &Serving) -> Result<(), String> {
-    let file = announcement(doors)?;
+    let (file, whole) = (announcement(doors)?, notes::bytes(serving));
+    let mut is_supplanted = false;
     loop {
         doors.clock.sleep(FOUND_PERIOD).await;
-        match doors.disk.read(&file, MAX_BYTES) {
-            Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(()),
-            Ok(bytes) if !is_of(&bytes, serving) => return Ok(()),
+        match doors.disk.read(&file, MAX_BYTES).map_err(|error| error.kind) {
+            Ok(bytes) if bytes == whole => {}
+            Ok(bytes) if is_anothers(&bytes, serving) => return Ok(()),
+            Err(DiskErrorKind::NotFound) if !is_supplanted => return Ok(()),
+            Err(DiskErrorKind::IsDirectory) => is_supplanted = true,
+            Ok(_) | Err(DiskErrorKind::NotFound) => {
+                is_supplanted = false;
+                // What cannot be written now is tried again.
+                let _ = doors.disk.replace(&file, &whole, 0o600);
+            }
             // A disk that cannot be read now is no reason to let castles fall.
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
     }
 }
 
-/// Whether an announcement is that of this datacenter.
-fn is_of(announced: &[u8], serving: &Serving) -> bool {
+/// Whether an announcement is that of another datacenter. Damage to that of this one does not change both.
+fn is_anothers(announced: &[u8], serving: &Serving) -> bool {
     let announced = serde_json::from_slice::<Serving>(announced);
-    announced.is_ok_and(|found| (found.process, found.address) == (serving.process, serving.address))
+    announced.is_ok_and(|found| found.process != serving.process && found.fingerprint != serving.fingerprint)
 }
 
 /// Forgets where the last one served, before the next begins.
@@ -228,7 +245,7 @@ pub(crate) fn forget(doors: &Doors) -> Result<(), String> {
     let KeptKeys { token, password, vault, git } = kept_keys(doors)?;
     for file in [announcement(doors)?, token, password, vault, git] {
         match doors.disk.remove_file(&file) {
-            Err(error) if error.kind != DiskErrorKind::NotFound => return Err(error.to_string()),
+            Err(error) if error.kind != DiskErrorKind::NotFound => return Err(with_way_out(&error)),
             _ => {}
         }
     }
@@ -301,4 +318,93 @@ pub(crate) async fn stop(doors: &Doors) -> Result<Option<Serving>, String> {
         clock.sleep(LOOK_PERIOD).await;
     }
     Err(format!("process {} does not end", serving.process))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    use castle_rehearsal::{ModelDisk, VirtualClock, in_virtual_time};
+    use futures_util::future::{Either, select};
+
+    use super::*;
+    use crate::doors::Variables;
+
+    const FILE: &str = "/state/datacenter/serving.json";
+
+    fn serving() -> Serving {
+        let recorded = r#"{"address":"127.0.0.1:8006","fingerprint":"AA:BB","process":7,"hosts":["pve"],"speed":1,"vault":"127.0.0.1:8443",
+            "vault_fingerprint":"CC:DD","git":"127.0.0.1:9418","git_fingerprint":"EE:FF"}"#;
+        serde_json::from_str(recorded).unwrap()
+    }
+
+    /// A datacenter that serves, and can be found.
+    fn begun(clock: VirtualClock) -> (ModelDisk, Doors, Box<dyn LockGuard>) {
+        let (disk, variables) = (ModelDisk::default(), [("CASTLE_STATE_DIR".to_owned(), "/state".into())]);
+        let variables = Variables::These(Arc::new(variables.into()));
+        let doors = Doors { disk: Arc::new(disk.clone()), clock: Arc::new(clock), variables, ..Doors::system() };
+        let claim = claim(&doors).unwrap().unwrap();
+        announce(&doors, &serving()).unwrap();
+        (disk, doors, claim)
+    }
+
+    /// Whether the datacenter ends itself within a second.
+    async fn ends(doors: &Doors) -> bool {
+        let serving = serving();
+        let (ended, second) = (pin!(lost(doors, &serving)), pin!(doors.clock.sleep(Duration::from_secs(1))));
+        matches!(select(ended, second).await, Either::Left(_))
+    }
+
+    /// Goal: a datacenter ends only if what tells of it is removed, or another one's, and is found again otherwise. Method: every bit of that file is flipped,
+    /// and more.
+    #[test]
+    fn only_who_removes_what_tells_of_a_datacenter_ends_it() {
+        in_virtual_time(async |clock| {
+            let (disk, doors, _claim) = begun(*clock);
+            let (file, whole) = (Path::new(FILE), notes::bytes(&serving()));
+            let flipped = (0..whole.len() * 8).map(|bit| {
+                let mut bytes = whole.clone();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                bytes
+            });
+            for bytes in [Vec::new(), whole[..whole.len() / 2].to_vec()].into_iter().chain(flipped) {
+                disk.tamper(file, bytes.clone());
+                assert!(!ends(&doors).await, "{}", String::from_utf8_lossy(&bytes));
+                assert_eq!(disk.contents()[file], whole);
+            }
+            disk.supplant(file);
+            let told = find(&doors).unwrap_err();
+            assert!(told.contains(FILE) && told.contains("\n  next: move it away"), "{told}");
+            let (serving, second) = (serving(), Duration::from_secs(1));
+            let moved_away = pin!(async {
+                clock.sleep(second).await;
+                disk.lose(file);
+                clock.sleep(second).await;
+            });
+            assert!(matches!(select(pin!(lost(&doors, &serving)), moved_away).await, Either::Right(_)));
+            assert_eq!(disk.contents()[file], whole);
+            let other = Serving { process: 8, fingerprint: "11:22".to_owned(), ..serving.clone() };
+            disk.tamper(file, notes::bytes(&other));
+            assert!(ends(&doors).await, "another one");
+            disk.lose(file);
+            assert!(ends(&doors).await, "removed");
+        })
+        .unwrap();
+    }
+
+    /// Goal: a datacenter that serves is never told as none. Method: what tells of it is damaged, as it is found before that is mended.
+    #[test]
+    fn a_datacenter_whose_place_is_damaged_is_not_told_as_none() {
+        in_virtual_time(async |clock| {
+            let (disk, doors, claim) = begun(*clock);
+            disk.tamper(Path::new(FILE), b"{".to_vec());
+            let told = find(&doors).unwrap_err();
+            assert!(told.contains(&format!("{FILE} is damaged\n  next: ")), "{told}");
+            assert!(stop(&doors).await.is_err());
+            drop(claim);
+            assert!(find(&doors).unwrap().is_none(), "nobody serves");
+        })
+        .unwrap();
+    }
 }

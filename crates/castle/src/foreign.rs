@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::commands::confirm::confirmed;
 use crate::drive::conclude;
 use crate::keeping::ANOTHER_LIFE;
+use crate::masking;
 use crate::output::{Exit, Printer, table};
 use crate::stand::{Identity, LOOKING, Stand, Trouble, while_held, with_next};
 
@@ -108,7 +109,8 @@ impl Foreign<'_> {
     }
 
     fn refuse(&self, sight: &Sight, why: &[Fault], printer: &mut Printer) -> Exit {
-        for fault in why {
+        let why: Vec<Fault> = why.iter().map(masking::fault).collect();
+        for fault in &why {
             printer.complain_to_people(&with_next(fault));
         }
         printer.say("Nothing was changed.");
@@ -126,7 +128,8 @@ impl Foreign<'_> {
 /// What stands where the nodes should be, and how it differs from the file.
 fn show(sight: &Sight, printer: &mut Printer) {
     for candidate in &sight.candidates {
-        let Candidate { vmid, name, host, is_marked, differences, .. } = candidate;
+        let Candidate { vmid, is_marked, differences, .. } = candidate;
+        let [name, host] = [&candidate.name, &candidate.host].map(|seen| masking::text(seen));
         let marked = if *is_marked { ", marked already" } else { "" };
         if differences.is_empty() {
             printer.say(&format!("VM {vmid} ({name}) on {host}{marked}: as the file says"));
@@ -134,7 +137,7 @@ fn show(sight: &Sight, printer: &mut Printer) {
         }
         printer.say(&format!("VM {vmid} ({name}) on {host}{marked}:"));
         let row = |(difference, impact): &(Difference, Impact)| {
-            let Difference { field, is, wanted } = difference;
+            let Difference { field, is, wanted } = &masking::difference(difference);
             let short = |text: &Option<String>| shortened(text.as_deref().unwrap_or("nothing"));
             let up = if *impact == Impact::Replace { "castle will not" } else { impact.word() };
             [format!("  {field}"), short(is), format!("the file: {}", short(wanted)), up.to_owned()]
@@ -155,7 +158,9 @@ fn object(candidate: &Candidate) -> Value {
     let Candidate { vmid, name, host, is_marked, differences, .. } = candidate;
     let differences: Vec<Value> = differences
         .iter()
+        .map(|(difference, impact)| (masking::difference(difference), impact))
         .map(|(difference, impact)| json!({"field": difference.field, "is": difference.is, "wanted": difference.wanted, "impact": impact.word()}))
         .collect();
+    let [name, host] = [name, host].map(|seen| masking::text(seen));
     json!({"vmid": vmid, "name": name, "host": host, "marked": is_marked, "differences": differences})
 }

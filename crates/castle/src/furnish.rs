@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::components::Manifests;
 use crate::keeping::Kept;
+use crate::masking;
 use crate::repository::{Repository, Unread, authority};
 use crate::stand::{Trouble, with_next};
 
@@ -81,7 +82,7 @@ impl Furnishing {
     /// What Flux has applied, once the handover was seen.
     pub(crate) fn revision(&self) -> Option<String> {
         let handed = self.repository.as_ref()?.handed.lock().unwrap_or_else(PoisonError::into_inner);
-        handed.as_ref().map(|revision| revision.0.clone())
+        handed.as_ref().map(|revision| masking::text(&revision.0))
     }
 
     /// The components that are there and that the file wants no more, as of the last look.

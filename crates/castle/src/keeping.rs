@@ -24,6 +24,7 @@ use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::doors::Doors;
+use crate::masking;
 use crate::output::Printer;
 use crate::patches::{self, Refusal};
 use crate::project;
@@ -131,6 +132,14 @@ impl Kept {
         self.seal_with(is_new)
     }
 
+    /// Why what is remembered could not be sealed. An identity that is only made for who raises a castle is not missed.
+    pub(crate) async fn can_seal(&self) -> Result<(), String> {
+        match self.castle_id().await {
+            Ok(None) => self.seal_exists(),
+            Ok(Some(_)) | Err(_) => self.seal().map(|_| ()),
+        }
+    }
+
     /// Why the state of a castle that is raised for the first time could not be sealed.
     pub(crate) fn seal_exists(&self) -> Result<(), String> {
         match self.castle.platform.value {
@@ -202,7 +211,7 @@ impl Kept {
         let next = "bring it back from a copy, or an earlier record (castle state history, castle state restore)";
         match is_damaged {
             true => format!("{error}\n  next: {next}; or castle adopt {folder}: what stands tells the same"),
-            false => error.to_string(),
+            false => masking::text(&error.to_string()),
         }
     }
 

@@ -9,6 +9,7 @@ use castle_layers::platform::Doomed;
 use crate::commands::confirm::confirmed;
 use crate::commands::down::{counted, listed};
 use crate::commands::owners::connect;
+use crate::masking;
 use crate::output::Printer;
 use crate::stand::{Stand, Trouble};
 
@@ -24,7 +25,7 @@ pub(crate) async fn agree(stand: &Stand, leaving: &[Doomed], yes: bool, printer:
     }
     printer.say(&format!("Not in the file any more:\n{}", listed(leaving)));
     for (name, why) in silent(stand, leaving).await {
-        printer.say(&format!("{name} {why}. {LOST}"));
+        printer.say(&format!("{} {}. {LOST}", masking::text(name), masking::text(&why)));
     }
     let question = format!("Remove {} of {} for good?", counted(leaving), stand.kept.name());
     if confirmed(&question, yes, printer) {

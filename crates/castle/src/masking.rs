@@ -2,7 +2,9 @@
 
 use castle_engine::{Change, Difference, Event, Fault, Outcome, Report, What};
 use castle_layers::doctor::Finding;
+use castle_layers::platform::Doomed;
 use castle_secrets::redact;
+use serde_json::Value;
 
 /// The words of castle's own sentences, gathered when it is built.
 const WORDS: &str = include_str!(concat!(env!("OUT_DIR"), "/words.txt"));
@@ -15,6 +17,21 @@ pub(crate) fn begin() {
 /// A text from outside.
 pub(crate) fn text(text: &str) -> String {
     redact(text).into_owned()
+}
+
+/// An object that holds what is from outside: its texts. What its fields are called stays.
+pub(crate) fn value(seen: Value) -> Value {
+    match seen {
+        Value::String(seen) => text(&seen).into(),
+        Value::Array(all) => all.into_iter().map(value).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, seen)| (name, value(seen))).collect(),
+        plain => plain,
+    }
+}
+
+/// A guest, for whoever shows it.
+pub(crate) fn guest(seen: &Doomed) -> Doomed {
+    Doomed { name: text(&seen.name), host: text(&seen.host), ..seen.clone() }
 }
 
 pub(crate) fn fault(seen: &Fault) -> Fault {
@@ -51,10 +68,13 @@ fn sentence(own: &str, is_from_outside: &dyn Fn(&str) -> bool) -> String {
     words.collect()
 }
 
-fn change(seen: &Change) -> Change {
+pub(crate) fn difference(seen: &Difference) -> Difference {
     let value = |value: &Option<String>| value.as_deref().map(text);
-    let masked = |one: &Difference| Difference { is: value(&one.is), wanted: value(&one.wanted), ..one.clone() };
-    Change { differences: seen.differences.iter().map(masked).collect(), ..seen.clone() }
+    Difference { is: value(&seen.is), wanted: value(&seen.wanted), ..seen.clone() }
+}
+
+fn change(seen: &Change) -> Change {
+    Change { differences: seen.differences.iter().map(difference).collect(), ..seen.clone() }
 }
 
 fn outcome(seen: &Outcome) -> Outcome {

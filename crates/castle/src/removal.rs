@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::drive::{Driven, conclude, journal_of};
 use crate::graceful::{Calm, Rest};
 use crate::keeping::{ANOTHER_LIFE, Kept};
+use crate::masking;
 use crate::output::{Exit, Printer, table};
 use crate::recorded::{self, Machine, Recorded};
 use crate::stand::{Bounds, Identity, Stand, Trouble, while_held};
@@ -383,7 +384,11 @@ impl<'r> Removal<'r> {
         for guest in self.doomed.iter().filter(|guest| !guests.contains_key(&guest.vmid)) {
             if !ground.client.is_free(guest.vmid).await? {
                 hidden.push(Leftover {
-                    told: Some(format!("VM {} ({}), which castle does not see any more", guest.vmid, guest.name)),
+                    told: Some(format!(
+                        "VM {} ({}), which castle does not see any more",
+                        guest.vmid,
+                        masking::text(&guest.name)
+                    )),
                     next: "mend the token (castle doctor tells what it may see), and run the same command again"
                         .to_owned(),
                     object: object(guest),
@@ -395,10 +400,10 @@ impl<'r> Removal<'r> {
 
     /// A guest that is still there.
     fn left(&self, guest: Doomed, unseen: &[Unseen]) -> Leftover {
-        let guest = called(guest, &self.stand.kept);
+        let is_away = unseen.iter().any(|unseen| unseen.storage.is_none() && unseen.host == guest.host);
+        let guest = masking::guest(&called(guest, &self.stand.kept));
         let (vmid, host) = (guest.vmid, &guest.host);
         let name = if guest.name.is_empty() { String::new() } else { format!(" ({})", guest.name) };
-        let is_away = unseen.iter().any(|unseen| unseen.storage.is_none() && unseen.host == *host);
         let once = if is_away { format!("once {host} answers, ") } else { String::new() };
         let told = format!("VM {vmid}{name} on {host}");
         let (told, next) = match guest.whose {
@@ -529,7 +534,8 @@ impl<'r> Removal<'r> {
         let others: Vec<_> = others.filter(|(step, _)| matches!(&*step.kind, "downloads" | "vault")).collect();
         let mut rows: Vec<[String; 4]> = gone
             .iter()
-            .map(|guest| ["gone".to_owned(), guest.vmid.to_string(), guest.name.clone(), guest.host.clone()])
+            .map(|guest| masking::guest(guest))
+            .map(|guest| ["gone".to_owned(), guest.vmid.to_string(), guest.name, guest.host])
             .collect();
         rows.extend(others.iter().map(|(step, _)| {
             ["gone".to_owned(), String::new(), named(&step.kind, &step.name, chamber), String::new()]
@@ -593,6 +599,7 @@ pub(crate) const UNFINISHED: &str = "is being made or removed, or was cut off in
 
 /// A guest as an object.
 fn object(guest: &Doomed) -> Value {
+    let guest = masking::guest(guest);
     json!({"vmid": guest.vmid, "name": guest.name, "host": guest.host})
 }
 

@@ -75,7 +75,7 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
     let seed = embedded::Keys::draw_seed(doors.entropy.as_ref())?;
     let mut blueprint = Blueprint::embedded(&args.hosts).with_keys(&Keys {
         token: keys.token.expose(),
-        password: keys.password.expose(),
+        password: keys.password.as_ref().map(Secret::expose).unwrap_or_default(),
         client_secret: keys.client_secret.expose(),
         seed: &seed,
     });
@@ -154,7 +154,7 @@ fn tell(serving: &Serving, kept: &embedded::KeptKeys, printer: &mut Printer) {
     ));
     printer.result(&json!({
         "verb": "datacenter", "result": "serving", "address": serving.url(), "fingerprint": serving.fingerprint,
-        "token_file": kept.token, "password_file": kept.password, "hosts": serving.hosts, "speed": serving.speed,
+        "token_file": kept.token, "password_file": kept.password, "hosts": serving.hosts, "speed": (!serving.is_instant).then_some(serving.speed),
         "instant": serving.is_instant,
         "vault": {"address": format!("https://{}", serving.vault), "fingerprint": serving.vault_fingerprint, "login_file": kept.vault},
         "git": {"address": format!("https://{}", serving.git), "fingerprint": serving.git_fingerprint, "login_file": kept.git},

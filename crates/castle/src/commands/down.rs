@@ -11,6 +11,7 @@ use clap::Args;
 use crate::commands::confirm::confirmed;
 use crate::commands::rebirth;
 use crate::doors::Doors;
+use crate::masking;
 use crate::output::{Exit, Printer, table};
 use crate::recorded::Recorded;
 use crate::removal::{Ending, Removal, UNFINISHED, called, goes};
@@ -142,7 +143,7 @@ pub(crate) async fn doomed(stand: &Stand, castle: &CastleId, keep_image: bool) -
 
 /// A guest within the castle's range that stays, and why, for people.
 pub(crate) fn left_alone(guest: &Doomed) -> String {
-    let Doomed { vmid, name, host, .. } = guest;
+    let Doomed { vmid, name, host, .. } = &masking::guest(guest);
     let why = match guest.whose {
         Whose::Ours => "this castle's".to_owned(),
         Whose::Astray => "with this castle's mark, outside of its vmids".to_owned(),
@@ -177,7 +178,8 @@ pub(crate) fn listed(doomed: &[Doomed]) -> String {
             _ if guest.is_template => "image",
             _ => "node",
         };
-        [guest.vmid.to_string(), guest.name.clone(), guest.host.clone(), what.to_owned()]
+        let Doomed { vmid, name, host, .. } = masking::guest(guest);
+        [vmid.to_string(), name, host, what.to_owned()]
     }));
     table(&rows)
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::commands::confirm::confirmed;
 use crate::doors::Doors;
 use crate::keeping::Kept;
+use crate::masking;
 use crate::output::{Exit, Printer, ago};
 use crate::stand::{Stand, Trouble, end};
 
@@ -51,7 +52,7 @@ pub(crate) async fn run(args: &LeaseArgs, doors: &Doors, printer: &mut Printer) 
         (Err(error @ LeaseError::Damaged(_)), What::Show { .. }) => {
             return printer.failed("lease", &format!("{error}\n  next: castle lease take {}", path.display()));
         }
-        (Err(error), _) => return printer.failed("lease", &error.to_string()),
+        (Err(error), _) => return printer.failed("lease", &masking::text(&error.to_string())),
     };
     match &args.what {
         What::Show { .. } => show(&kept, holder.as_ref(), printer),
@@ -67,7 +68,7 @@ fn said(kept: &Kept, holder: Option<&Holder>) -> String {
             let silent = ago(holder.silent_for(now));
             format!(
                 "{} works on {} under epoch {}; last sign of life {silent} ({state})",
-                holder.owner,
+                masking::text(&holder.owner),
                 kept.name(),
                 holder.epoch
             )
@@ -80,7 +81,7 @@ fn show(kept: &Kept, holder: Option<&Holder>, printer: &mut Printer) -> Exit {
     printer.say(&said(kept, holder));
     let alive = holder.is_some_and(|holder| holder.is_alive(kept.clock().wall()));
     printer
-        .result(&json!({"verb": "lease", "castle": kept.name(), "result": "shown", "holder": holder, "alive": alive}));
+        .result(&json!({"verb": "lease", "castle": kept.name(), "result": "shown", "holder": masking::value(json!(holder)), "alive": alive}));
     Exit::Done
 }
 

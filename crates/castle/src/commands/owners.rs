@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::doors::Doors;
 use crate::issuing::{bundle, doors};
 use crate::keeping::Kept;
+use crate::masking::{self, text as masked};
 use crate::output::{Exit, Printer, table};
 use crate::stand::{REACHING, Trouble, with_next};
 
@@ -100,7 +101,7 @@ fn unreached(kept: &Kept, trouble: &dyn std::fmt::Display) -> Trouble {
 }
 
 fn names(ownership: &Ownership) -> Vec<String> {
-    ownership.claims.iter().map(|claim| claim.owner.to_string()).collect()
+    ownership.claims.iter().map(|claim| masked(&claim.owner.to_string())).collect()
 }
 
 /// Everything, in short.
@@ -120,18 +121,16 @@ fn all<'a>(kept: &Kept, found: impl Iterator<Item = &'a Ownership>, tenures: &[T
     }
     let mut rows = vec![["owner", "objects", "kinds"].map(str::to_owned)];
     let kinds = |kinds: &BTreeSet<&str>| match kinds.len() {
-        0..=4 => kinds.iter().copied().collect::<Vec<_>>().join(", "),
+        0..=4 => kinds.iter().map(|kind| masked(kind)).collect::<Vec<_>>().join(", "),
         more => format!("{more} kinds"),
     };
     rows.extend(owners.iter().map(|(owner, (count, of))| [owner.clone(), count.to_string(), kinds(of)]));
     printer.say(&table(&rows));
     if !tenures.is_empty() {
         let mut rows = vec![["component", "castle.yaml says", "the cluster says"].map(str::to_owned)];
-        rows.extend(
-            tenures.iter().map(|tenure| {
-                [tenure.known.mark.component.clone(), tenure.known.keeper.word().to_owned(), tenure.told()]
-            }),
-        );
+        rows.extend(tenures.iter().map(|tenure| {
+            [tenure.known.mark.component.clone(), tenure.known.keeper.word().to_owned(), masked(&tenure.told())]
+        }));
         printer.say(&format!("\n{}", table(&rows)));
     }
     if contested.is_empty() {
@@ -139,7 +138,8 @@ fn all<'a>(kept: &Kept, found: impl Iterator<Item = &'a Ownership>, tenures: &[T
     } else {
         printer.say(&format!("\n{} with two owners, who may undo what the other does:", count(contested.len())));
         for ownership in &contested {
-            printer.say(&format!("  {}: {}{}", ownership.key, names(ownership).join(" and "), both(ownership)));
+            let key = masked(&ownership.key.to_string());
+            printer.say(&format!("  {key}: {}{}", names(ownership).join(" and "), both(ownership)));
         }
     }
     for tenure in tenures {
@@ -148,8 +148,8 @@ fn all<'a>(kept: &Kept, found: impl Iterator<Item = &'a Ownership>, tenures: &[T
         }
     }
     let component = |tenure: &Tenure| {
-        let holders: Vec<String> = tenure.holders.iter().map(ToString::to_string).collect();
-        let (what, next) = tenure.quarrel.clone().unzip();
+        let holders: Vec<String> = tenure.holders.iter().map(|holder| masked(&holder.to_string())).collect();
+        let (what, next) = tenure.quarrel.clone().map(|(what, next)| (masked(&what), next)).unzip();
         json!({"component": tenure.known.mark.component, "owner": tenure.known.keeper.word(), "holders": holders,
             "quarrel": what, "next": next})
     };
@@ -168,7 +168,7 @@ fn count(number: usize) -> String {
 
 /// What more than one owner wants.
 fn both(ownership: &Ownership) -> String {
-    let fields: Vec<&str> = ownership.shared.iter().take(NAMED).map(String::as_str).collect();
+    let fields: Vec<String> = ownership.shared.iter().take(NAMED).map(|field| masked(field)).collect();
     match ownership.shared.len().saturating_sub(NAMED) {
         _ if fields.is_empty() => String::new(),
         0 => format!("; both want {}", fields.join(", ")),
@@ -179,16 +179,16 @@ fn both(ownership: &Ownership) -> String {
 /// One name, in full.
 fn one(kept: &Kept, found: &[&Ownership], printer: &mut Printer) -> Exit {
     for ownership in found {
-        printer.say(&ownership.key.to_string());
+        printer.say(&masked(&ownership.key.to_string()));
         if ownership.claims.is_empty() {
             printer.say(&format!("  {NOBODY}"));
         }
         for claim in &ownership.claims {
-            let evidence: Vec<&str> = claim.evidence.iter().map(String::as_str).collect();
-            printer.say(&format!("  {}, by {}", claim.owner, evidence.join(", ")));
+            let evidence: Vec<String> = claim.evidence.iter().map(|by| masked(by)).collect();
+            printer.say(&format!("  {}, by {}", masked(&claim.owner.to_string()), evidence.join(", ")));
             for field in &claim.fields {
                 let shared = if ownership.shared.contains(field) { "  (another wants it too)" } else { "" };
-                printer.say(&format!("    {field}{shared}"));
+                printer.say(&format!("    {}{shared}", masked(field)));
             }
         }
         if ownership.is_contested() {
@@ -207,8 +207,8 @@ fn told(ownership: &Ownership) -> Value {
         .claims
         .iter()
         .map(|claim| json!({"owner": claim.owner.to_string(), "evidence": claim.evidence, "fields": claim.fields}));
-    json!({
+    masking::value(json!({
         "object": ownership.key.to_string(), "group": ownership.key.group, "contested": ownership.is_contested(),
         "claims": claims.collect::<Vec<_>>(), "shared": ownership.shared,
-    })
+    }))
 }

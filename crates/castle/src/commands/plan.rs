@@ -13,6 +13,7 @@ use crate::closing::{irreplaceable, tell_irreplaceable};
 use crate::doors::Doors;
 use crate::drive::{problems, remembered};
 use crate::furnish::Unwanted;
+use crate::masking::text;
 use crate::output::{Exit, Printer, table};
 use crate::planned::Planned;
 use crate::preflight::preflight;
@@ -101,7 +102,7 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
         .nodes
         .iter()
         .zip(&placed)
-        .map(|(node, placed)| json!({"node": node.name.value, "host": placed.host, "why": placed.why.to_string()}))
+        .map(|(node, placed)| json!({"node": node.name.value, "host": text(&placed.host), "why": placed.why.to_string()}))
         .collect();
     let guarded = report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).count() + lost;
     let (result, exit) = match () {
@@ -115,7 +116,7 @@ pub(crate) async fn plan(args: &PlanArgs, doors: &Doors, printer: &mut Printer) 
     if !actions.is_empty() && placed.iter().any(|placed| placed.why == castle_layers::Why::Spread) {
         let rows = stand.kept.nodes.iter().zip(&placed);
         let rows: Vec<[String; 3]> =
-            rows.map(|(node, placed)| [node.name.value.clone(), placed.host.clone(), placed.why.to_string()]).collect();
+            rows.map(|(node, placed)| [node.name.value.clone(), text(&placed.host), placed.why.to_string()]).collect();
         printer.say(&format!("\nWhere the nodes go:\n{}", table(&rows)));
     }
     let mut problems = problems(&report, printer);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::commands::confirm::confirmed;
 use crate::doors::Doors;
 use crate::keeping::{ANOTHER_LIFE, Kept};
+use crate::masking;
 use crate::output::{Exit, Printer, ago, table};
 use crate::recorded::Recorded;
 
@@ -219,7 +220,7 @@ fn rows(records: &[Record], kept: &Kept) -> String {
     rows.extend(records.iter().map(|record| {
         let age = now.duration_since(record.written).unwrap_or_default();
         let (serial, epoch) = (record.serial.to_string(), record.epoch.to_string());
-        [record.layer.to_string(), serial, epoch, ago(age), record.writer.clone()]
+        [record.layer.to_string(), serial, epoch, ago(age), masking::text(&record.writer)]
     }));
     table(&rows)
 }
@@ -228,8 +229,8 @@ fn finish(kept: &Kept, records: &[Record], unread: &[StateError], printer: &mut 
     let object = |record: &Record| -> Value {
         let unix = record.written.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
         json!({
-            "layer": record.layer, "serial": record.serial, "epoch": record.epoch, "writer": record.writer,
-            "written_unix": unix, "payload": shown(record),
+            "layer": record.layer, "serial": record.serial, "epoch": record.epoch, "writer": masking::text(&record.writer),
+            "written_unix": unix, "payload": masking::value(shown(record)),
         })
     };
     let records: Vec<Value> = records.iter().map(object).collect();

@@ -15,6 +15,7 @@ use crate::commands::down::left_alone;
 use crate::commands::owners::connect;
 use crate::doors::Doors;
 use crate::furnish::Unwanted;
+use crate::masking;
 use crate::output::{Exit, Printer, table};
 use crate::stand::{LOOKING, Stand, Trouble};
 use crate::standing::obstacle;
@@ -61,7 +62,7 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
     for node in &stand.kept.nodes {
         let name = &node.name.value;
         let row = survey.guests.get(&node.vmid.0);
-        let host = row.map(|row| row.host.clone());
+        let host = row.map(|row| masking::text(&row.host));
         let (state, is_as_wanted) = state(&report, name, row.is_some());
         rows.push([
             name.clone(),
@@ -75,14 +76,14 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
             "address": node.address.value.to_string(), "state": state, "as_wanted": is_as_wanted}));
     }
     for guest in platform::leaving(&ground, &stand.site, &survey, &stand.kept.nodes).await? {
-        let (name, host) = (guest.name, guest.host);
+        let Doomed { name, host, .. } = masking::guest(&guest);
         objects.push(json!({"name": name, "role": null, "vmid": guest.vmid, "host": host, "address": null,
             "state": LEFT_OUT, "as_wanted": false}));
         let unknown = || "-".to_owned();
         rows.push([name, unknown(), guest.vmid.to_string(), host, unknown(), LEFT_OUT.to_owned()]);
     }
     printer.say(&table(&rows));
-    let copies = platform::copies(&ground, &survey.guests).await;
+    let copies: Vec<Doomed> = platform::copies(&ground, &survey.guests).await.iter().map(masking::guest).collect();
     for copy in &copies {
         printer.say(&left_alone(copy));
     }
@@ -368,7 +369,10 @@ async fn followed(stand: &Stand, report: &Report) -> Vec<Following> {
     }
     // Whoever does not answer has been told of already, by the gates.
     let Ok(api) = connect(&stand.kept).await else { return Vec::new() };
-    gitops::following(&api, &stand.kept.castle).await.unwrap_or_default()
+    let following = gitops::following(&api, &stand.kept.castle).await.unwrap_or_default();
+    let text = |text: String| masking::text(&text);
+    let masked = |one: Following| Following { name: text(one.name), state: one.state.map(text).map_err(text), ..one };
+    following.into_iter().map(masked).collect()
 }
 
 fn row(following: &Following) -> [String; 3] {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use castle_engine::{Span, Timeline};
+use castle_seams::FileKind;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -45,11 +46,14 @@ pub(crate) async fn timeline(args: &TimelineArgs, doors: &Doors, printer: &mut P
         Note::Read(timeline) => timeline,
         Note::Newer(format) => return Err(Trouble::Refused(notes::newer(&file, format))),
         Note::None | Note::Damaged(_) => {
-            return Err(Trouble::Failed(format!(
-                "nothing is remembered of a run for {}\n  next: castle up {}",
-                kept.name(),
-                args.path.display()
-            )));
+            let (path, shown) = (args.path.display(), file.display());
+            let next = match kept.doors.disk.metadata(&file).map(|found| found.kind) {
+                Ok(FileKind::Directory) => format!("move {shown} away, for it is a folder; then castle up {path}"),
+                Ok(_) => format!("castle up {path}: {shown} is damaged, and is written anew"),
+                Err(_) => format!("castle up {path}"),
+            };
+            let why = format!("nothing is remembered of a run for {}\n  next: {next}", kept.name());
+            return Err(Trouble::Failed(why));
         }
     };
     let critical: BTreeSet<String> = timeline.critical_path.iter().map(|span| span.step.to_string()).collect();

@@ -77,7 +77,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     let deep = planned.as_ref().map_or(args.deep, |planned| planned.deep);
     let kept = &stand.kept;
     // Before anything else: a state that cannot be sealed is none.
-    kept.seal_anew().await.map_err(Trouble::Failed)?;
+    kept.can_seal().await.map_err(Trouble::Failed)?;
     repository::announce(kept).map_err(Trouble::Invalid)?;
     stand.knock().await?;
     let written = kept.written_epoch().await;
@@ -120,6 +120,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         }
     }
 
+    kept.seal_anew().await.map_err(Trouble::Failed)?;
     if let Some(silent) = kept.silent_holder().await {
         printer.complain_to_people(&silent);
     }

@@ -11,6 +11,8 @@ use castle_secrets::Secret;
 use serde_json::json;
 use zeroize::Zeroizing;
 
+use super::ANEW;
+
 const MAX_BYTES: u64 = 64 << 10;
 const TOKEN: &str = "token";
 const PASSWORD: &str = "password";
@@ -24,8 +26,8 @@ pub(crate) const GIT_USER: &str = "castle";
 pub(crate) struct Keys {
     /// The secret of the token.
     pub(crate) token: Secret,
-    /// The password of `root@pam`.
-    pub(crate) password: Secret,
+    /// The password of `root@pam`, for others: castle itself has no use for it.
+    pub(crate) password: Option<Secret>,
     /// What logs in at the vault.
     pub(crate) client_secret: Secret,
     /// What its Git host asks for, if it does.
@@ -38,7 +40,7 @@ impl Default for Keys {
         let known = |text: &str| Secret::from(text.to_owned());
         Self {
             token: known(EMBEDDED_TOKEN),
-            password: known(EMBEDDED_PASSWORD),
+            password: Some(known(EMBEDDED_PASSWORD)),
             client_secret: known(EMBEDDED_CLIENT_SECRET),
             git: None,
         }
@@ -74,7 +76,7 @@ impl Keys {
         let token = format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..]);
         Ok(Self {
             token: Secret::registered(token),
-            password: Secret::registered(drawn(16)?),
+            password: Some(Secret::registered(drawn(16)?)),
             client_secret: Secret::registered(drawn(32)?),
             git: Some(Secret::registered(drawn(16)?)),
         })
@@ -97,10 +99,11 @@ impl Keys {
     pub(super) fn keep(&self, disk: &dyn Disk, folder: &Path, git: SocketAddr) -> Result<(), String> {
         let kept = Kept::in_folder(folder);
         let client = json!({"clientId": EMBEDDED_CLIENT_ID, "clientSecret": self.client_secret.expose()});
-        let git_token = self.git.as_ref().map(Secret::expose).unwrap_or_default();
+        let [password, git_token] =
+            [&self.password, &self.git].map(|secret| secret.as_ref().map(Secret::expose).unwrap_or_default());
         for (file, text) in [
             (kept.token, Zeroizing::new(format!("{}\n", *self.token()))),
-            (kept.password, Zeroizing::new(format!("{}\n", self.password.expose()))),
+            (kept.password, Zeroizing::new(format!("{password}\n"))),
             (kept.vault, Zeroizing::new(format!("{client}\n"))),
             // As `git credential-store` reads it.
             (kept.git, Zeroizing::new(format!("https://{GIT_USER}:{git_token}@{git}\n"))),
@@ -113,9 +116,12 @@ impl Keys {
     /// Reads those of the datacenter that serves. One that keeps none is in the process of whoever began it, and has those that are known.
     pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<Self, String> {
         let kept = Kept::in_folder(folder);
-        let Some(token) = text(disk, &kept.token)? else { return Ok(Self::default()) };
-        let damaged = |file: &Path| format!("{} is damaged: castle datacenter stop, then again", file.display());
-        let needed = |file: &Path| text(disk, file)?.ok_or_else(|| damaged(file));
+        if [&kept.token, &kept.password, &kept.vault, &kept.git].iter().all(|file| disk.metadata(file).is_err()) {
+            return Ok(Self::default());
+        }
+        let needed = |file: &Path| text(disk, file)?.ok_or_else(|| useless(file, "lost"));
+        let damaged = |file: &Path| useless(file, "damaged");
+        let token = needed(&kept.token)?;
         let secret = token.split_once('=').map(|(_, secret)| secret).ok_or_else(|| damaged(&kept.token))?;
         let client: serde_json::Value =
             serde_json::from_str(&needed(&kept.vault)?).map_err(|_| damaged(&kept.vault))?;
@@ -125,11 +131,16 @@ impl Keys {
         let git_token = login.and_then(|login| login.split_once(':')).ok_or_else(|| damaged(&kept.git))?.1;
         Ok(Self {
             token: Secret::registered(secret.to_owned()),
-            password: Secret::registered(needed(&kept.password)?),
+            password: text(disk, &kept.password).ok().flatten().map(Secret::registered),
             client_secret: Secret::registered(client_secret.to_owned()),
             git: Some(Secret::registered(git_token.to_owned())),
         })
     }
+}
+
+/// That a file which opens the datacenter does not, and what to do: only whoever begins draws another.
+fn useless(file: &Path, how: &str) -> String {
+    format!("{} is {how}\n  next: {ANEW}", file.display())
 }
 
 /// What is in a small file, if it is there.
@@ -137,9 +148,12 @@ fn text(disk: &dyn Disk, file: &Path) -> Result<Option<Zeroizing<String>>, Strin
     match disk.read(file, MAX_BYTES).map(Zeroizing::new) {
         Ok(bytes) => match std::str::from_utf8(&bytes) {
             Ok(text) => Ok(Some(Zeroizing::new(text.trim().to_owned()))),
-            Err(_) => Err(format!("{} is not text", file.display())),
+            Err(_) => Err(useless(file, "damaged")),
         },
         Err(error) if error.kind == DiskErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind == DiskErrorKind::IsDirectory => {
+            Err(format!("{error}\n  next: move it away, and {ANEW}"))
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -155,7 +169,7 @@ mod tests {
         let (disk, folder) = (ModelDisk::default(), Path::new("/state/datacenter"));
         assert_eq!(Keys::read(&disk, folder).unwrap().token.expose(), EMBEDDED_TOKEN, "none are kept");
         let shown = |keys: &Keys| {
-            [&keys.token, &keys.password, &keys.client_secret, keys.git.as_ref().unwrap()]
+            [&keys.token, keys.password.as_ref().unwrap(), &keys.client_secret, keys.git.as_ref().unwrap()]
                 .map(|secret| secret.expose().to_owned())
         };
         let (first, second) = (Keys::draw(&Chance::new(1)).unwrap(), Keys::draw(&Chance::new(2)).unwrap());
@@ -166,7 +180,35 @@ mod tests {
         for name in [TOKEN, PASSWORD, VAULT, GIT] {
             assert_eq!(disk.metadata(&folder.join(name)).unwrap().mode, 0o600, "{name}");
         }
-        disk.replace(&folder.join(GIT), b"nonsense", 0o600).unwrap();
-        assert!(Keys::read(&disk, folder).unwrap_err().contains("git-credentials is damaged"));
+    }
+
+    /// Goal: whatever is damaged of what opens a datacenter is named, with what the way out costs, and castle does without what it has no use for. Method: each
+    /// file lost, damaged and supplanted, one at a time.
+    #[test]
+    fn whatever_does_not_open_is_named() {
+        let folder = Path::new("/state/datacenter");
+        for name in [TOKEN, PASSWORD, VAULT, GIT] {
+            for how in ["lost", "damaged", "not text", "a folder"] {
+                let disk = ModelDisk::default();
+                let drawn = Keys::draw(&Chance::new(1)).unwrap();
+                drawn.keep(&disk, folder, "127.0.0.1:4000".parse().unwrap()).unwrap();
+                let file = folder.join(name);
+                match how {
+                    "lost" => disk.lose(&file),
+                    "damaged" => disk.tamper(&file, b"nonsense".to_vec()),
+                    "not text" => disk.tamper(&file, vec![0xff; 9]),
+                    _ => disk.supplant(&file),
+                }
+                match Keys::read(&disk, folder) {
+                    Ok(keys) => {
+                        assert!(name == PASSWORD && keys.token.expose() == drawn.token.expose(), "{name} {how}");
+                    }
+                    Err(why) => {
+                        let is_told = why.contains(&*file.to_string_lossy()) && why.contains("all castles that stand");
+                        assert!(name != PASSWORD && is_told && why.contains("\n  next: "), "{name} {how}: {why}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ use castle_engine::{Applicant, HEARTBEAT, LIFE, Lease, LeaseError, Taking, look}
 use castle_seams::{DiskErrorKind, LockGuard};
 
 use super::{Kept, with_way_out};
+use crate::masking;
 
 /// Why there is no right to write.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl Kept {
         let is_elsewhere = self.machine().map_or(true, |machine| machine != holder.machine);
         (is_elsewhere && !holder.released && !holder.is_alive(now)).then(|| {
             let (silent, watched) = (holder.silent_for(now).as_secs(), (HEARTBEAT * 2).as_secs());
-            let owner = &holder.owner;
+            let owner = masking::text(&holder.owner);
             format!("{owner} has worked on {} and is silent for {silent} s: watching for {watched} s", self.name())
         })
     }
@@ -63,6 +64,7 @@ impl Kept {
         let lease = lease.map_err(|error| match error {
             LeaseError::Held(_, silent) => {
                 let rest = LIFE.saturating_sub(silent).as_secs();
+                let error = masking::text(&error.to_string());
                 Denied::Busy(format!(
                     "{error}\n  next: castle lease show tells whether they live; if they are silent for {rest} s more, castle goes \
                      on without them; castle lease take takes it from them at once"

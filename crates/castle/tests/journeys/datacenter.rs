@@ -175,9 +175,11 @@ fn an_instant_datacenter_claims_no_speed() {
         .unwrap();
     let mut line = String::new();
     BufReader::new(datacenter.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let told = world.castle(&["datacenter", "status", "--json"]).result();
     datacenter.kill().unwrap();
     datacenter.wait().unwrap();
     assert!(line.ends_with(", and nothing in it takes any time.\n"), "{line}");
+    assert_eq!((&told["instant"], &told["speed"]), (&true.into(), &Value::Null), "{told}");
 }
 
 /// Who removes all that castle keeps begins anew: nothing that is left of the old one is in the way.
@@ -193,4 +195,31 @@ fn it_ends_when_what_it_keeps_is_removed() {
     let left = world.castle(&["down", "--yes"]);
     assert!(left.stdout.contains("Started the embedded datacenter"), "{}", left.transcript());
     assert!(world.castle(&["datacenter", "stop"]).stdout.contains("has ended"));
+}
+
+/// Goal: castles stand as long as nobody removes what tells of their datacenter, and what is damaged of what opens it is named. Method: from the binary, one damage after
+/// the other.
+#[test]
+fn damage_ends_no_datacenter_and_is_named() {
+    let room = Room::new(400);
+    let file = |name: &str| room.world.path(&format!(".local/state/castle/datacenter/{name}"));
+    let (whole, mut seen) = (std::fs::read(file("serving.json")).unwrap(), String::new());
+    std::fs::write(file("serving.json"), &whole[..whole.len() / 2]).unwrap();
+    // Whoever comes at once may still be told of it.
+    let is_back = (0..600).any(|_| {
+        seen = room.castle(&["datacenter", "status"]).transcript();
+        seen.contains("serves Proxmox VE")
+    });
+    assert!(is_back, "{seen}");
+    assert_eq!(std::fs::read(file("serving.json")).unwrap(), whole);
+    std::fs::remove_file(file("password")).unwrap();
+    assert_eq!(room.castle(&["plan"]).code, Some(0), "castle has no use for it");
+    std::fs::remove_file(file("token")).unwrap();
+    let plan = room.castle(&["plan"]).transcript();
+    let words =
+        ["datacenter/token is lost", "next: castle datacenter stop", "all castles that stand in the datacenter"];
+    assert!(words.iter().all(|words| plan.contains(words)), "{plan}");
+    assert!(!plan.contains("Authentication failed"), "{plan}");
+    let stop = room.castle(&["datacenter", "stop"]);
+    assert!(stop.stdout.contains("has ended"), "{}", stop.transcript());
 }

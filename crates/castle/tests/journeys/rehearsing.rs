@@ -48,3 +48,31 @@ fn what_cannot_be_rehearsed_is_said() {
     assert_eq!(world.castle(&["rehearse", "nowhere"]).code, Some(4));
     assert_eq!(world.castle(&["rehearse", "--worlds", "0"]).code, Some(4));
 }
+
+#[test]
+fn a_file_that_up_would_refuse_is_told_as_that() {
+    let world = World::with_castle(&BLUE.replace("storage: none", "storage: none\ngitops: {repository: embedded}"));
+    let bad = "apiVersion: nobody.example.com/v1\nkind: Unheard\nmetadata: {name: of}\n";
+    world.write("gitops/clusters/blue/bad.yaml", bad);
+    let before = world.files();
+    let ran = world.castle(&["rehearse", "--seed", "7"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(3), ""), "{}", ran.transcript());
+    let words = [
+        "nobody.example.com",
+        "castle up would refuse blue like this (exit code 3), and change nothing: there is nothing to rehearse.",
+        "next: mend that, then castle rehearse . --seed 7 --worlds 1 -v",
+    ];
+    assert!(words.iter().all(|words| ran.stderr.contains(words)), "{}", ran.transcript());
+    let ran = world.castle(&["rehearse", "--seed", "7", "--json"]);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(3), 1), "{}", ran.transcript());
+    let result = ran.result();
+    assert_eq!((&result["verb"], &result["castle"]), (&"rehearse".into(), &"blue".into()));
+    assert_eq!(
+        (&result["result"], &result["worlds"], &result["first_seed"]),
+        (&"refused".into(), &0.into(), &7.into())
+    );
+    let problems = result["problems"].as_array().unwrap();
+    let [problem] = problems.as_slice() else { panic!("{result}") };
+    assert!(problem["summary"].as_str().is_some_and(|why| why.contains("nobody.example.com")), "{result}");
+    assert_eq!(world.files(), before);
+}

@@ -370,16 +370,30 @@ fn an_edit_that_is_stopped_leaves_nothing() {
     assert_eq!(world.read("s.yaml"), text);
 }
 
-/// Goal: a secret that castle cannot mask is told by name. Method: a login of a mirror that is short, and one that is not.
+/// Goal: a secret that castle cannot mask is told by name, also where castle gets nowhere without a token. Method: a login of a mirror that is short, and one that is
+/// not; and an identity of a vault in a SOPS file, with a short secret.
 #[test]
 fn the_doctor_names_secrets_that_cannot_be_masked() {
     let mirrors = "talos: {version: v1.13.9, mirrors: {docker.io: {endpoints: ['https://a.lan'], credential: 'file:short'}, \
                    quay.io: {endpoints: ['https://b.lan'], credential: 'file:long'}}}";
-    let world = World::with_castle(&GOOD.replace("talos: {version: v1.13.9}", mirrors));
+    let vault = "secrets: {infisical: {region: 'https://127.0.0.1:9', project: lab, environment: prod, identity: 'sops:vault.yaml#vault'}}\n";
+    let world = world();
+    world.write("castle.yaml", GOOD.replace("talos: {version: v1.13.9}", mirrors) + vault);
     world.write("short", "me:pw");
     world.write("long", "me:a-password-of-some-length");
-    let findings = world.castle(&["doctor", "--json"]).result()["findings"].as_array().unwrap().clone();
-    let told: Vec<_> = findings.iter().filter(|finding| finding["check"] == "secrets").collect();
-    assert_eq!(told.len(), 1, "{findings:?}");
-    assert_eq!((&told[0]["subject"], &told[0]["verdict"]), (&"file:short".into(), &"warning".into()));
+    world.write(
+        "vault.yaml",
+        "vault:\n    clientId: 0b5e7d1c-2f4a-4c6e-8a90-b1c2d3e4f506\n    clientSecret: aabbaabb-\n",
+    );
+    assert_eq!(world.castle(&["secrets", "encrypt", "--in-place", "vault.yaml"]).code, Some(0));
+    let ran = world.castle(&["doctor", "--json"]);
+    let findings = ran.result()["findings"].as_array().unwrap_or_else(|| panic!("{}", ran.transcript())).clone();
+    assert!(findings.iter().any(|it| it["check"] == "token" && it["verdict"] == "wrong"), "{findings:#?}");
+    let told = findings.iter().filter(|finding| finding["check"] == "secrets" && finding["verdict"] == "warning");
+    let mut told: Vec<&str> = told.map(|finding| finding["subject"].as_str().unwrap()).collect();
+    told.sort_unstable();
+    assert_eq!(told, ["file:short", "sops:vault.yaml#vault (clientSecret)"], "{findings:#?}");
+    let text = world.castle(&["doctor"]).transcript();
+    assert!(text.contains("sops:vault.yaml#vault (clientSecret): is too short or too plain to be masked"), "{text}");
+    assert!(!text.contains("aabbaabb-") && !ran.transcript().contains("aabbaabb-"), "{text}");
 }

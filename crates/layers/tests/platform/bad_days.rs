@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_datacenter::blueprint::Span;
+use castle_datacenter::blueprint::{Span, Storage, StorageKind};
 use castle_datacenter::{Asked, Ending, Latencies, Reply, Version, Witness};
 use castle_engine::{Fault, Outcome, Report};
 use castle_http::Method;
@@ -285,6 +285,29 @@ fn a_storage_that_is_not_active_is_not_full() {
         let room = Room::plain(&small(), clock);
         room.datacenter.watch(Arc::new(Busy));
         done(&room.up().await);
+    });
+}
+
+/// Where castle may have downloaded something, and nobody can look now, is told; not if another host shows the same storage.
+#[test]
+fn storages_that_are_not_active_are_told_as_unseen() {
+    in_virtual_time(async |clock| {
+        let mut hosts = blueprint(&["pve", "pve2"], Version::Nine).with_latencies(Latencies::none());
+        let dir = |name, content: &[&str]| Storage::new(name, StorageKind::Dir, content, 64 << 30);
+        let nas = Storage { shared: true, ..dir("nas", &["import"]) };
+        hosts.storages.extend([nas, dir("shelf", &["import"]), dir("isos", &["iso"])]);
+        let room = Room::new(hosts, &small(), door(clock));
+        let unseen = async || {
+            let downloads = platform::downloads(&room.ground(false), &room.site).await.unwrap();
+            downloads.unseen.iter().map(ToString::to_string).collect::<Vec<String>>()
+        };
+        assert_eq!(unseen().await, [""; 0]);
+        for (host, storage) in [("pve", "nas"), ("pve", "shelf"), ("pve2", "local"), ("pve", "isos")] {
+            room.datacenter.silence_storage(host, storage, true);
+        }
+        assert_eq!(unseen().await, ["pve (shelf)", "pve2 (local)"]);
+        room.datacenter.silence_storage("pve2", "nas", true);
+        assert_eq!(unseen().await, ["pve (nas)", "pve (shelf)", "pve2 (local)", "pve2 (nas)"]);
     });
 }
 

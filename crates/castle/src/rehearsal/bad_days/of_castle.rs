@@ -128,7 +128,7 @@ fn two_operators_at_once() {
 }
 
 /// Somebody else on the same machine.
-async fn beside(life: &Life, words: &[&str]) -> (Exit, Printed) {
+pub(super) async fn beside(life: &Life, words: &[&str]) -> (Exit, Printed) {
     let (cli, mut printer) = (
         Cli::try_parse_from(words.iter().copied().chain(["--yes"].into_iter().filter(|_| words[1] == "rebirth"))),
         Printer::into_memory(),

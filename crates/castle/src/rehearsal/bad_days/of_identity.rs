@@ -242,6 +242,12 @@ fn an_old_copy_of_the_state_touches_nothing_of_the_life_that_came_after() {
             Exit::Failed,
             &["left alone: VM 1000 (blue-cp-1) on pve, this castle's in life 2", "still there: VM 1000 (blue-cp-1)"],
         );
+        for (verb, exit) in [("status", Exit::Done), ("drift", Exit::Differs), ("doctor", Exit::Failed)] {
+            let told = life.run(&[verb]).await;
+            hold(&told, exit, &["life 2", "the state is older than the castle"]);
+            let is_well = ["stands as its file says", "Nothing has drifted", "Nothing found in the way"];
+            assert!(is_well.iter().all(|words| !told.printed.text.contains(words)), "{}", told.printed.text);
+        }
         assert_eq!((vaulted(&life), identity(&life)), (secrets, cluster));
         let changes = life.tally.changes();
         assert!(changes.is_empty(), "{changes:#?}");

@@ -2,9 +2,25 @@
 
 use std::path::Path;
 
-use super::super::fixture::{HOME, SMALL as TWO_HOSTS};
-use super::of_castle::full;
+use castle_datacenter::blueprint::{Right, Stranger};
+use castle_datacenter::{EMBEDDED_CLIENT_ID, EMBEDDED_PROJECT, EMBEDDED_VAULT};
+use castle_kubernetes::client::Mode;
+use castle_kubernetes::model::Object;
+use castle_secrets::Secret;
+use serde_json::{Value, json};
+
+use super::super::fixture::{HOME, SMALL as TWO_HOSTS, person};
+use super::super::script::STATE;
+use super::of_castle::{beside, full};
+use super::of_etcd::{three, vmid};
 use super::*;
+
+/// What `status` answers to the question whether every control plane is a member of etcd.
+fn votes(status: &Told) -> &str {
+    let claim = "every control plane votes in etcd";
+    let line = status.printed.text.lines().find_map(|line| line.strip_prefix(claim));
+    line.unwrap_or_else(|| panic!("{}", status.printed.text)).trim()
+}
 
 /// Goal: `status` calls fine only what it saw. Method: the castle stands, and what its manifests are told by cannot be read.
 #[test]
@@ -21,7 +37,7 @@ fn what_status_did_not_look_at_is_told_as_such() {
         assert_eq!(told["standing"], false);
         assert!(told["unseen"].as_str().is_some_and(|why| why.contains("castle.lock")), "{told:#}");
         for component in told["components"].as_array().unwrap() {
-            assert_eq!(component["as_wanted"], serde_json::Value::Null, "{component:#}");
+            assert_eq!(component["as_wanted"], Value::Null, "{component:#}");
             assert_eq!(component["evidence"], "not looked at", "{component:#}");
         }
         for layer in told["layers"].as_array().unwrap().iter().filter(|layer| layer["as_wanted"] == true) {
@@ -60,14 +76,14 @@ fn what_is_behind_a_silent_control_plane_was_not_looked_at() {
         life.datacenter.switch(first, false);
         let status = life.run(&["status"]).await;
         hold(&status, Exit::Done, &["is not as its file says", "not looked at: it cannot be asked before"]);
-        assert!(!status.printed.text.contains("votes in etcd: yes"), "{}", status.printed.text);
+        assert_ne!(votes(&status), "yes", "{}", status.printed.text);
         let told = &status.printed.result;
         for gate in told["gates"].as_array().unwrap() {
             assert_ne!(gate["open"], true, "{gate:#}");
         }
         let flux =
             told["components"].as_array().unwrap().iter().find(|component| component["component"] == "flux").unwrap();
-        assert_eq!(flux["as_wanted"], serde_json::Value::Null, "{flux:#}");
+        assert_eq!(flux["as_wanted"], Value::Null, "{flux:#}");
         assert!(flux["evidence"].as_str().unwrap().starts_with("not looked at"), "{flux:#}");
     });
 }
@@ -104,5 +120,109 @@ fn the_doctor_names_what_it_cannot_open_and_what_it_does_not_know() {
         assert_ne!(reachable["verdict"], "unknown", "the way there is tried without a token: {reachable:#}");
         let unknown = told.printed.result["unknown"].as_array().unwrap();
         assert!(unknown.iter().any(|check| check == "machines"), "{unknown:?}");
+    });
+}
+
+/// Goal: a member of etcd that is away is told as that. Method: one control plane of three is off; etcd goes on without it.
+#[test]
+fn a_control_plane_that_is_off_is_told_as_a_member_that_is_away() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!(votes(&life.run(&["status"]).await), "yes");
+        life.datacenter.switch(vmid(&life, "blue-cp-2"), false);
+        life.clock().sleep(Duration::from_secs(60)).await;
+        let status = life.run(&["status"]).await;
+        hold(&status, Exit::Done, &["is not as its file says"]);
+        let (answer, text) = (votes(&status), &status.printed.text);
+        assert!(answer.starts_with("no: ") && answer.contains("blue-cp-2"), "{answer}\n{text}");
+        assert!(answer.contains("is a member of etcd") && answer.contains("away"), "{answer}\n{text}");
+        let gates = status.printed.result["gates"].as_array().unwrap();
+        assert!(
+            gates.iter().any(|gate| gate["gate"] == "platform/etcd/members" && gate["open"] == false),
+            "{gates:#?}"
+        );
+    });
+}
+
+/// Goal: a plan that failed promises nothing. Method: nothing is to do, and the vault does not say whether that is so.
+#[test]
+fn a_plan_that_fails_never_says_that_nothing_is_to_do() {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        hold(&life.run(&["plan"]).await, Exit::Done, &["Nothing to do"]);
+        let (host, client, project) = (EMBEDDED_VAULT, EMBEDDED_CLIENT_ID, EMBEDDED_PROJECT);
+        life.datacenter.revoke_vault_right(host, client, project, Right::ReadValue);
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Failed, &["next: "]);
+        let (text, result) = (&plan.printed.text, &plan.printed.result);
+        assert_eq!((&result["result"], &result["actions"]), (&json!("failed"), &json!([])), "{text}");
+        assert!(!text.contains("Nothing to do"), "{text}");
+    });
+}
+
+/// Goal: whichever verb tells what comes from outside, a secret that is one of castle's own words does not show in it. Method: it is the name of an object, of who has
+/// that, of a Kustomization, of a copy of a machine, of whoever works on the castle and of whoever wrote its records.
+#[test]
+fn no_verb_shows_a_secret_that_is_one_of_castles_words() {
+    const SECRET: &str = "rehearsed";
+    in_worlds(&written(&full()), &SEEDS[..1], async |life| {
+        hold(&life.run_with("USER", Some(SECRET), &["up"]).await, Exit::Done, &[]);
+        let release = json!({"meta.helm.sh/release-name": SECRET, "meta.helm.sh/release-namespace": "default"});
+        let named = |space: &str| json!({"name": SECRET, "namespace": space, "annotations": release});
+        let source = json!({"kind": "GitRepository", "name": "flux-system"});
+        for object in [
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named("default"), "data": {"a": "b"}}),
+            json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": named("flux-system"),
+                "spec": {"interval": "1m", "prune": true, "path": "./none", "sourceRef": source}}),
+        ] {
+            person(&life).await.apply(&Object::new(object).unwrap(), Mode::Real).await.unwrap();
+        }
+        let config = life.datacenter.look().guests[&vmid(&life, "blue-worker-1")].config.clone();
+        life.datacenter.add_guest(Stranger::new(1050, "pve", "copy", "local-lvm", 1));
+        let copied = ["description", "tags"].map(|option| (option, config.get(option).map(String::as_str)));
+        assert!(life.datacenter.change_guest(1050, &[copied[0], copied[1], ("name", Some(SECRET))]));
+        life.clock().sleep(Duration::from_secs(120)).await;
+        let file = Path::new(STATE).join("blue/embedded/lease");
+        let mut lease: Value = serde_json::from_slice(&life.disk().contents()[&file]).unwrap();
+        for (field, value) in
+            [("released", json!(false)), ("machine", json!(SECRET)), ("heartbeat_unix", json!(1_u64 << 40))]
+        {
+            lease[field] = value;
+        }
+        assert!(lease["owner"].as_str().is_some_and(|owner| owner.starts_with(SECRET)), "{lease}");
+        life.disk().tamper(&file, lease.to_string().into_bytes());
+        drop(Secret::registered(SECRET.to_owned()));
+        let (mut shown, mut masked) = (Vec::new(), 0);
+        let verbs: [&[&str]; 17] = [
+            &["status"],
+            &["plan"],
+            &["drift"],
+            &["doctor"],
+            &["timeline"],
+            &["owners"],
+            &["owners", HOME, "configmap/rehearsed"],
+            &["lease", "show"],
+            &["lease", "take"],
+            &["state", "show"],
+            &["state", "history", "platform"],
+            &["state", "history", "secrets"],
+            &["state", "restore", "platform", "1", "--yes"],
+            &["up"],
+            &["up", "--yes"],
+            &["down"],
+            &["wipe"],
+        ];
+        for verb in verbs {
+            let printed = match verb {
+                ["owners", _, _] => beside(&life, &[&["castle"], verb].concat()).await.1,
+                _ => life.run(verb).await.printed,
+            };
+            let told = [&printed.text, &printed.result.to_string()];
+            let lines = told.iter().flat_map(|text| text.lines()).filter(|line| line.contains(SECRET));
+            shown.extend(lines.map(|line| format!("{}: {line}", verb.join(" "))));
+            masked += usize::from(printed.text.contains("[secret]"));
+        }
+        assert_eq!(shown, Vec::<String>::new());
+        assert!(masked > 8, "{masked}");
     });
 }

@@ -85,6 +85,22 @@ fn what_cannot_be_looked_at_keeps_no_castle_from_its_end() {
     }
 }
 
+/// A storage that is not active just now may hold what castle has downloaded, where the file led before.
+#[test]
+fn a_storage_that_is_not_active_is_told_as_not_looked_at() {
+    in_worlds(&written(TWO_HOSTS), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        edit(&life, "images: local", "images: shelf");
+        let silence = |is| ["pve1", "pve2"].map(|host| life.datacenter.silence_storage(host, "local", is));
+        silence(true);
+        let down = life.run(&["down", "--yes"]).await;
+        hold(&down, Exit::Done, &["is left on pve1 (local): it is not active"]);
+        assert_eq!(down.printed.result["unseen"], serde_json::json!(["pve1 (local)", "pve2 (local)"]));
+        silence(false);
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["Nothing of green on proxmox is left"]);
+    });
+}
+
 /// A rebirth that could not be brought to its end is not begun: nothing goes while a machine may not.
 #[test]
 fn a_rebirth_removes_nothing_while_a_machine_is_protected() {
