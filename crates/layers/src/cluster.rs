@@ -285,7 +285,8 @@ fn release(castle: &Castle) -> Release {
     let host = factory.split_once("://").map_or(factory, |(_, host)| host).trim_end_matches('/');
     let installer = factory_installer(host, "nocloud", &schematic, version.trim_start_matches('v'));
     let extensions = castle.talos.extensions.iter().map(|extension| extension.as_str().to_owned()).collect();
-    Release { version, schematic, extensions, installer }
+    let kernel_args = castle.talos.kernel_args.iter().map(|argument| argument.as_str().to_owned()).collect();
+    Release { version, schematic, extensions, kernel_args, installer }
 }
 
 /// Adds the gate behind which the API is ready where clients of the castle look for it.

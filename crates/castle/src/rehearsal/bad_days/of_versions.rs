@@ -181,6 +181,35 @@ fn the_same_kubernetes_from_elsewhere_is_taken() {
     });
 }
 
+/// Goal: what an image of somebody's own differs by is told, though it has no schematic. Method: such an image is on a worker, with what the file says and more.
+#[test]
+fn an_image_of_ones_own_is_looked_at() {
+    const OWN: [&str; 3] = ["iscsi-tools", "util-linux-tools", "qemu-guest-agent"];
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let worker = life.script.nodes.iter().find(|node| node.name.value == "blue-worker-1").unwrap().vmid.0;
+        assert!(life.datacenter.replace_image(worker, &OWN, &[]));
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+        let args = SMALL.replace("talos: {", "talos: {kernelArgs: [mitigations=off], ");
+        let more = [OWN[0], OWN[1], OWN[2], "amd-ucode"];
+        let args_told = "runs a kernel that was started without mitigations=off, and castle.yaml says";
+        let more_told = "runs an image with other extensions: amd-ucode, iscsi-tools, qemu-guest-agent";
+        for (text, extensions, told) in [(args.as_str(), &OWN[..], args_told), (SMALL, &more[..], more_told)] {
+            life.disk().tamper(&life.script.file, text.as_bytes().to_vec());
+            assert!(life.datacenter.replace_image(worker, extensions, &[]));
+            life.tally.changes();
+            for verb in ["plan", "up"] {
+                hold(&life.run(&[verb]).await, Exit::Refused, &[told]);
+            }
+            let status = life.run(&["status"]).await;
+            hold(&status, status.exit.unwrap(), &[told]);
+            assert!(!status.printed.text.contains("stands as its file says"), "{}", status.printed.text);
+            hold(&life.run(&["drift"]).await, Exit::Differs, &[told]);
+            assert_eq!(life.tally.changes(), Vec::<String>::new());
+        }
+    });
+}
+
 /// Of nodes that are off nobody knows what they run: once they do, it is refused, and what they were made from is still there.
 #[test]
 fn another_talos_is_not_claimed_of_nodes_that_are_off() {
