@@ -391,6 +391,34 @@ fn budgets_hold_for_a_worker_that_is_off() {
     });
 }
 
+/// Kubernetes has given up on a machine that is off for five minutes: the end of its Pods cannot be taken back, no budget counts them, and none holds
+/// the machine.
+#[test]
+fn no_budget_holds_for_pods_that_kubernetes_has_given_up() {
+    in_a_world(&written(&blue(2, "none")), 14, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let spec = json!({"nodeName": "blue-worker-2", "containers": [{"name": "db", "image": "example.com/db:1"}]});
+        let metadata = |labels| json!({"name": "db", "namespace": "default", "labels": labels});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata(json!({"app": "db"})), "spec": spec});
+        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata(json!({})),
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}}});
+        for object in [pod, budget] {
+            person(life).await.apply(&Object::new(object).unwrap(), Mode::Real).await.unwrap();
+        }
+        until(life, "a database", |life| runs_on(life) == ["blue-worker-2"]).await;
+        life.datacenter.switch(WORKER, false);
+        let ending = |life: &Life| {
+            all(life, "pods", "default").into_iter().find(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
+        };
+        until(life, "an end of patience", |life| ending(life).is_some()).await;
+        let pod = Object::new(ending(life).unwrap()).unwrap();
+        person(life).await.evict(&pod, Mode::DryRun).await.unwrap();
+        write(life, 1, "none");
+        hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["stands."]);
+        assert!(second_worker(life).is_none() && !life.datacenter.look().guests.contains_key(&WORKER));
+    });
+}
+
 /// Whether a node is ready, as the cluster knows it.
 fn readiness(life: &Life, name: &str) -> String {
     let node = life.datacenter.object("blue", "nodes", "", name).unwrap();
