@@ -1,6 +1,7 @@
 //! What castle wants of Talos: nodes that have their configuration, one bootstrap, and a quorum of voters.
 
 mod answers;
+mod awaited;
 mod bootstrap;
 mod clocks;
 mod configure;

@@ -9,6 +9,7 @@ use castle_datacenter::{Asked, Called, Datacenter, Fate, Latencies, Reply, Versi
 use castle_engine::{Fault, Impact, Outcome};
 use castle_layers::cluster::{Referred, configuration};
 use castle_layers::secrets;
+use castle_seams::Clock;
 use castle_secrets::Secret;
 use castle_testbed::{VirtualClock, in_virtual_time};
 
@@ -34,7 +35,7 @@ fn raised_with(spoil: impl Fn(String, &VirtualClock) -> String, later: Duration)
         let key = |text: &str| text.split("os:\n").nth(1).unwrap().lines().nth(1).unwrap().to_owned();
         let text = text.replace("THE KEY OF ANOTHER", key(other.save().expose()).trim().trim_start_matches("key: "));
         castle.keep_bundle(&text).await;
-        castle_seams::Clock::sleep(clock, later).await;
+        clock.sleep(later).await;
         let report = castle.up().await;
         let made = castle.room.datacenter.effects();
         assert!(
@@ -385,7 +386,10 @@ fn nothing_begins_while_a_control_plane_does_not_tell_whether_it_has_an_etcd() {
         done(&castle.room.up().await);
         assert!(castle.room.datacenter.plant_etcd_data(castle.room.nodes[1].vmid.0));
         castle.room.datacenter.spoil_etcd_data(castle.room.nodes[1].vmid.0);
+        let begun = clock.monotonic();
         let report = castle.up().await;
+        let took = clock.monotonic().saturating_sub(begun);
+        assert!(took < Duration::from_secs(11 * 60), "waited for once, not at every attempt: {took:?}");
         let found: Vec<_> = faults(&report).into_iter().map(said).collect();
         let is_told = |[_, evidence, _]: &[&str; 3]| evidence.contains("does not tell whether it has data of etcd");
         assert!(found.iter().any(is_told), "{found:#?}");
