@@ -467,7 +467,7 @@ fn a_member_that_is_lost_on_the_way_is_named() {
         let report = castle.up().await;
         assert!(misfortune.struck.lock().unwrap().is_some());
         let found: Vec<_> = faults(&report).into_iter().map(said).collect();
-        let evidence = "has lost its quorum, for 14 min; missing: blue-cp-2 (its etcd is Preparing), blue-cp-3 (its etcd is Preparing) (waited 15 min)";
+        let evidence = "has lost its quorum, for 14 min; missing: blue-cp-2 (its etcd is Preparing, for 15 min), blue-cp-3 (its etcd is Preparing, for 14 min) (waited 15 min)";
         let next = "before anything else is tried, keep a copy of what blue-cp-1 has: talosctl --nodes 10.0.1.1 copy /var/lib/etcd FOLDER; then bring back the \
                     machines that are missing, with their disks: castle up starts those that are off; then restore one whose disk is lost from a backup, under \
                     its own VMID. What begins anew (castle down, then castle up) begins without what was in it";
