@@ -90,7 +90,7 @@ impl Node {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, TrustError> {
         let link = Link::new(&target, trust, dial, clock.clone())?;
-        let in_maintenance = matches!(trust, Trust::Maintenance(_));
+        let in_maintenance = matches!(trust, Trust::Maintenance(_) | Trust::FirstMet);
         Ok(Self { name: name.to_owned(), target, in_maintenance, link, clock, bound: BOUND, hush: None })
     }
 
