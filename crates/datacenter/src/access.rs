@@ -139,6 +139,11 @@ impl Access {
         self.revoked.remove(&(who.to_owned(), privilege.to_owned()));
     }
 
+    /// Adds a right, or one that takes away what is given above.
+    pub(crate) fn allow(&mut self, entry: AclEntry) {
+        self.acl.push(entry);
+    }
+
     /// Forgets the rights at a place and below.
     pub(crate) fn forget(&mut self, path: &str) {
         let is_there = |entry: &AclEntry| {

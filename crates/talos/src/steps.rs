@@ -26,7 +26,7 @@ pub use configure::{APPLY, Compose, Configure, Configured, How, Machine, Objecti
 pub use etcd::{Remembered, UNSEEN, alone, keep_a_copy};
 pub use identity::MachineUuid;
 pub use keys::Keys;
-pub use members::{ForgetMember, Joined, Left, Members, leader};
+pub use members::{ForgetMember, Joined, Left, Members, Vanished, leader};
 pub use release::Release;
 
 /// How nodes are reached.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Datacenter;
-use crate::blueprint::Stranger;
+use crate::blueprint::{AclEntry, Stranger};
 use crate::proxmox::{Download, config};
 use crate::world::guest::Guest;
 use crate::world::stores::{Volume, split};
@@ -116,6 +116,15 @@ impl Datacenter {
     /// Gives back what was revoked.
     pub fn grant(&self, who: &str, privilege: &str) {
         self.world().access.grant(who, privilege);
+    }
+
+    /// Hides one guest from a user and his tokens, as `NoAccess` on it does, or shows it again.
+    pub fn hide_guest(&self, user: &str, vmid: u32, is_hidden: bool) {
+        let (mut world, path) = (self.world(), format!("/vms/{vmid}"));
+        world.access.forget(&path);
+        if is_hidden {
+            world.access.allow(AclEntry::new(&path, user, "NoAccess"));
+        }
     }
 
     /// Lets a token hold no more: `castle@pve!embedded`.

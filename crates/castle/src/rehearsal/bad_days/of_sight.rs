@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use castle_datacenter::EMBEDDED_TOKEN_ID;
 use castle_engine::Seal;
 use castle_rehearsal::{Chance, Loss, Moment};
+use serde_json::json;
 
 use super::super::life::{At, Kill};
 use super::super::promises::forget;
@@ -67,6 +68,37 @@ fn a_blind_token_ends_no_life() {
         assert_eq!(up.printed.result["result"], "unchanged", "{}", up.printed.text);
         assert_eq!(identity(&life), before);
         hold(&life.run(&["status"]).await, Exit::Done, &["stands as its file says (life 1)"]);
+    });
+}
+
+/// One control plane is hidden from the token, and runs: it keeps its voice in etcd, and nobody makes another in its place.
+#[test]
+fn a_control_plane_that_is_hidden_from_the_token_is_not_made_anew() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let (before, cluster) = (guests(&life), identity(&life));
+        let members = |life: &Life| life.datacenter.cluster("blue").unwrap().etcds.concat().len();
+        let hidden = vmid(&life, "blue-cp-2");
+        life.datacenter.hide_guest("castle@pve", hidden, true);
+        let words =
+            ["may be there: Proxmox has a VM 1001, which the token may not see", "give the token VM.Audit on it"];
+        for verb in ["plan", "up"] {
+            life.tally.changes();
+            hold(&life.run(&[verb]).await, Exit::Refused, &words);
+            assert_eq!(
+                (life.tally.changes(), guests(&life), members(&life)),
+                (Vec::new(), before.clone(), 3),
+                "{verb}"
+            );
+        }
+        life.datacenter.hide_guest("castle@pve", hidden, false);
+        let up = life.run(&["up"]).await;
+        assert_eq!(
+            (&up.printed.result["result"], identity(&life)),
+            (&json!("unchanged"), cluster),
+            "{}",
+            up.printed.text
+        );
     });
 }
 
