@@ -296,9 +296,7 @@ impl Stand {
         for (step, node) in old_images.iter().flat_map(|step| nodes.iter().map(move |node| (step, node))) {
             graph.after(step.clone(), cluster::config_step(node));
         }
-        if has_begun {
-            beginning::forget(&mut graph, (ground, &plan.wire), nodes, survey, &keys);
-        }
+        beginning::forget(&mut graph, (ground, &plan.wire), (nodes, survey), &keys, has_begun);
         beginning::note(&mut graph, castle, nodes, (ground, room), &formed.quorum);
         if let Some(keeping) = self.vault_keeping(ground, room)? {
             vault::note_begun(&mut graph, keeping, &keys, &formed.quorum);

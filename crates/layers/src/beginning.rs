@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use castle_engine::{Change, Decision, Fault, GraphBuilder, Handle, Impact, Operation, Place, Step, StepId};
 use castle_proxmox::model::{Mark, Owner};
-use castle_proxmox::steps::{BEGUN_TAG, Ground, MarkBegun, Vanished};
+use castle_proxmox::steps::{BEGUN_TAG, Ground, MarkBegun, vanished};
 use castle_seams::BoxFuture;
 use castle_spec::{Castle, Node, Role};
-use castle_talos::steps::{ForgetMember, Keys, Quorum, Remembered, Whom, Wire, holder};
+use castle_talos::steps::{ForgetMember, Keys, Quorum, Remembered, Vanished, Whom, Wire, holder};
 
 use crate::cluster::whom;
 use crate::platform::{layer, power_step, vm_step};
@@ -141,33 +141,48 @@ impl Step for NoteInState {
     fn output(&self, _: &Self::Needs, _: &bool) {}
 }
 
-/// Adds what takes control planes out of an etcd that has begun whose machines are gone, before they are made anew.
+/// Adds what takes control planes out of an etcd that has begun whose machines are gone, before anything is made anew. Where nobody can say that it has
+/// begun, those that are left are asked.
 pub fn forget(
     graph: &mut GraphBuilder,
     (ground, wire): (&Arc<Ground>, &Arc<Wire>),
-    nodes: &[Node],
-    survey: &Survey,
+    (nodes, survey): (&[Node], &Survey),
     keys: &Handle<Keys>,
+    has_begun: bool,
 ) {
-    let (there, gone): (Vec<&Node>, Vec<&Node>) = nodes
-        .iter()
-        .filter(|node| node.role == Role::ControlPlane)
-        .partition(|node| survey.guests.contains_key(&node.vmid.0));
+    let is_absent = |node: &&Node| !survey.guests.contains_key(&node.vmid.0);
+    let control_planes = nodes.iter().filter(|node| node.role == Role::ControlPlane);
+    let (gone, there): (Vec<&Node>, Vec<&Node>) = control_planes.partition(is_absent);
+    // Of a castle that nobody has begun to make, nothing is gone.
+    if there.is_empty() && !has_begun {
+        return;
+    }
     let names: Vec<String> = gone.iter().map(|node| node.name.value.clone()).collect();
     let wakes = there.iter().any(|node| !survey.running.contains(&node.vmid.0));
     for lost in gone {
         let name = &lost.name.value;
-        let vanished = Vanished::new(ground.clone(), lost.vmid.0, name);
-        let proof = graph.gate(id("gone", name), Place::default(), (), vanished);
+        let proof = proof(ground.clone(), lost);
         let survivors = there.iter().map(|node| whom(node)).collect();
-        let step = ForgetMember::new(wire.clone(), whom(lost), names.clone(), survivors).waking(wakes);
+        let step = ForgetMember::new(wire.clone(), (whom(lost), proof), names.clone(), survivors);
+        let step = step.knowing(has_begun).waking(wakes);
         let place = Place { lane: None, predicted: Duration::from_secs(3) };
         let member = id("member", name);
-        graph.step(member.clone(), place, (keys.clone(), proof), step);
+        graph.step(member.clone(), place, (keys.clone(),), step);
         // Those that are left may be off.
         for survivor in &there {
             graph.after(member.clone(), power_step(survivor));
         }
-        graph.after(vm_step(lost), member);
+        for absent in nodes.iter().filter(is_absent) {
+            graph.after(vm_step(absent), member.clone());
+        }
     }
+}
+
+/// The proof that the machine of a node is gone, asked for as often as it is needed.
+fn proof(ground: Arc<Ground>, node: &Node) -> Vanished {
+    let (vmid, name) = (node.vmid.0, node.name.value.clone());
+    Box::new(move || {
+        let (ground, name) = (ground.clone(), name.clone());
+        Box::pin(async move { vanished(&ground, vmid, &name).await })
+    })
 }

@@ -21,5 +21,5 @@ pub use guest::{MakeGuest, Sight, Standing, There, irreplaceable};
 pub use image::{DropOldImages, FetchImage, Found, Image, MakeImage, Stage, Template};
 pub use power::{Power, RunGuest};
 pub use shut::ShutGuest;
-pub use vanished::{Gone, Vanished};
+pub use vanished::vanished;
 pub use wanted::{Hardware, Wanted};

@@ -52,7 +52,7 @@ pub use volumes::Volume;
 pub const PORT: u16 = 50000;
 /// What every call is bounded by. The longest thing that a node does before it answers is to ask for the time, five seconds.
 const BOUND: Duration = Duration::from_secs(30);
-/// What a call of whoever only looks is bounded by: one that does not answer by then is told as silent.
+/// What a call of whoever only looks is bounded by, and everybody's for what a node knows by itself: one that does not answer by then is told as silent.
 pub const GLANCE: Duration = Duration::from_secs(3);
 /// What Talos itself takes for the longest message.
 const LIMIT: usize = 32 << 20;
@@ -90,7 +90,7 @@ impl Node {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, TrustError> {
         let link = Link::new(&target, trust, dial, clock.clone())?;
-        let in_maintenance = matches!(trust, Trust::Maintenance(_));
+        let in_maintenance = matches!(trust, Trust::Maintenance(_) | Trust::FirstMet);
         Ok(Self { name: name.to_owned(), target, in_maintenance, link, clock, bound: BOUND, hush: None })
     }
 
@@ -112,7 +112,25 @@ impl Node {
         name: &'static str,
         ask: impl Fn(Line) -> F,
     ) -> Result<T, Refusal> {
-        let answer = self.look_with(name, "", self.bound, ask).await;
+        self.look_within(name, BOUND, ask).await
+    }
+
+    /// Asks for something that a node knows by itself.
+    async fn glance<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        name: &'static str,
+        ask: impl Fn(Line) -> F,
+    ) -> Result<T, Refusal> {
+        self.look_within(name, GLANCE, ask).await
+    }
+
+    async fn look_within<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        name: &'static str,
+        bound: Duration,
+        ask: impl Fn(Line) -> F,
+    ) -> Result<T, Refusal> {
+        let answer = self.look_with(name, "", bound, ask).await;
         // Calls that wait for something else than the node have a bound of their own, and tell nothing of it.
         if let (Some(hush), Err(refusal)) = (&self.hush, &answer)
             && matches!(refusal.class, ErrorClass::Lost | ErrorClass::Unreachable)

@@ -1,6 +1,7 @@
 //! What castle wants of Talos: nodes that have their configuration, one bootstrap, and a quorum of voters.
 
 mod answers;
+mod awaited;
 mod bootstrap;
 mod clocks;
 mod configure;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use castle_engine::{Class, Fault};
 use castle_seams::{Clock, Dial, Target};
 
-use crate::client::{Contact, Hush, PORT};
+use crate::client::{Contact, Hush, Node, PORT, Trust};
 
 pub use answers::Answers;
 pub use bootstrap::{Begun, Bootstrap, Quorum, holder};
@@ -25,7 +26,7 @@ pub use configure::{APPLY, Compose, Configure, Configured, How, Machine, Objecti
 pub use etcd::{Remembered, UNSEEN, alone, keep_a_copy};
 pub use identity::MachineUuid;
 pub use keys::Keys;
-pub use members::{ForgetMember, Joined, Left, Members, leader};
+pub use members::{ForgetMember, Joined, Left, Members, Vanished, leader};
 pub use release::Release;
 
 /// How nodes are reached.
@@ -72,6 +73,20 @@ impl Wire {
         };
         let contact = contact.map_err(|error| Fault::new(Class::Final, &whom.name, error.to_string()))?;
         Ok(if self.is_looking() { contact.glancing(&self.hush) } else { contact })
+    }
+}
+
+impl Wire {
+    /// The way to a node that waits for a configuration: to whoever answers first, and to nobody else after that.
+    ///
+    /// # Errors
+    ///
+    /// If its address is none that a node can have.
+    pub fn newborn(&self, whom: &Whom) -> Result<Node, Fault> {
+        let target = Target::new(&whom.address.to_string(), PORT);
+        let trust = if self.is_plain { Trust::Plain(None) } else { Trust::FirstMet };
+        let node = Node::new(&whom.name, target, &trust, self.dial.clone(), self.clock.clone());
+        node.map_err(|error| Fault::new(Class::Final, &whom.name, error.to_string()))
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Castle {
     pub(crate) referred: Arc<Referred>,
     /// What machines are known by, if not by what the hypervisor says.
     pub(crate) uuids: Option<Uuids>,
+    /// Control planes of this life that nobody asks.
+    pub(crate) others: Vec<String>,
     /// Where keys come from.
     pub(crate) mint: Arc<dyn KeyMint>,
     store: Arc<dyn Store>,
@@ -55,7 +57,8 @@ impl Castle {
         let disk: Arc<dyn Disk> = Arc::new(ModelDisk::new(&Pulse::new()));
         let store = Arc::new(DirectoryStore::new(disk, Path::new("/state")));
         let identity = Seal::mint_identity(&SystemEntropy).unwrap();
-        Self { room, referred: Arc::default(), uuids: None, mint: Arc::new(SystemKeyMint), store, identity }
+        let (referred, mint) = (Arc::default(), Arc::new(SystemKeyMint));
+        Self { room, referred, uuids: None, others: Vec::new(), mint, store, identity }
     }
 
     /// The sealed state.
@@ -116,9 +119,10 @@ impl Castle {
     }
 
     async fn remembered(&self) -> castle_talos::steps::Remembered {
-        let (room, ground) = (&self.room, self.room.ground(false));
+        let (room, ground, strongroom) = (&self.room, self.room.ground(false), self.strongroom());
         let survey = survey(&ground, &room.site).await.unwrap();
-        castle_layers::beginning::remembered(&self.strongroom(), &ground, &survey, &room.nodes, true).await.unwrap()
+        let remembered = castle_layers::beginning::remembered(&strongroom, &ground, &survey, &room.nodes, true);
+        castle_talos::steps::Remembered { others: self.others.clone(), ..remembered.await.unwrap() }
     }
 
     async fn graph(&self, patience: Duration) -> Graph {
@@ -148,9 +152,8 @@ impl Castle {
         platform::raise(graph, &ground, design);
         let plan = self.design(patience).await;
         let formed = cluster::form(graph, &plan, &keys);
-        if plan.remembered.began.is_some() {
-            castle_layers::beginning::forget(graph, (&ground, &plan.wire), nodes, &survey, &keys);
-        }
+        let has_begun = plan.remembered.began.is_some();
+        castle_layers::beginning::forget(graph, (&ground, &plan.wire), (nodes, &survey), &keys, has_begun);
         castle_layers::beginning::note(graph, castle, nodes, (&ground, &self.strongroom()), &formed.quorum);
         formed
     }

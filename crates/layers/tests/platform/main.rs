@@ -11,3 +11,4 @@ mod haunted;
 mod placement;
 mod room;
 mod speed;
+mod vanished;

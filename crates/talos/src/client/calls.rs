@@ -72,7 +72,7 @@ impl Node {
     /// [`Refusal`] if it does not say.
     pub async fn version(&self) -> Result<VersionInfo, Refusal> {
         let ask = async |channel| only(machine(channel).version(()).await?.into_inner().messages);
-        let answer = self.look("Version", ask).await?;
+        let answer = self.glance("Version", ask).await?;
         answer.version.ok_or_else(|| self.unreadable("Version", "there is no version in the answer"))
     }
 
@@ -83,7 +83,7 @@ impl Node {
     /// [`Refusal`] if it does not say.
     pub async fn services(&self) -> Result<Vec<ServiceInfo>, Refusal> {
         let ask = async |channel| only(machine(channel).service_list(()).await?.into_inner().messages);
-        Ok(self.look("ServiceList", ask).await?.services)
+        Ok(self.glance("ServiceList", ask).await?.services)
     }
 
     /// Its disks.

@@ -1,7 +1,7 @@
 //! Whom to believe at a node's address, and who castle is there.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use base64::Engine;
@@ -38,6 +38,8 @@ pub enum Trust {
     },
     /// Whoever answers, as it must be before a node has a configuration; or only whoever has this key.
     Maintenance(Option<Fingerprint>),
+    /// Whoever answers first, and nobody else after that: who was found to be the node is the one that gets its configuration.
+    FirstMet,
     /// Whoever answers, without TLS: for a node in memory, which is told who castle is, if it is to know.
     Plain(Option<Identity>),
 }
@@ -47,7 +49,7 @@ impl Trust {
     pub(super) fn identity(&self) -> Option<&Identity> {
         match self {
             Self::Castle { identity, .. } | Self::Plain(Some(identity)) => Some(identity),
-            Self::Maintenance(_) | Self::Plain(None) => None,
+            Self::Maintenance(_) | Self::FirstMet | Self::Plain(None) => None,
         }
     }
 }
@@ -149,8 +151,13 @@ pub(super) fn connector(trust: &Trust, clock: Arc<dyn Clock>) -> Result<Option<T
             builder.with_root_certificates(roots).with_client_cert_resolver(Arc::new(shown))
         }
         // What is dangerous about it is judged in `Newborn`.
-        Trust::Maintenance(expected) => {
-            let verifier = Newborn { expected: *expected, provider };
+        Trust::Maintenance(_) | Trust::FirstMet => {
+            let expected = match trust {
+                Trust::Maintenance(Some(fingerprint)) => Expected::Met(OnceLock::from(*fingerprint)),
+                Trust::Maintenance(None) => Expected::Anybody,
+                _ => Expected::Met(OnceLock::new()),
+            };
+            let verifier = Newborn { expected, provider };
             builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
         }
     };
@@ -182,13 +189,21 @@ impl TimeProvider for ClockTime {
     }
 }
 
+/// Whose key is believed.
+#[derive(Debug)]
+enum Expected {
+    Anybody,
+    /// His, once he was met.
+    Met(OnceLock<Fingerprint>),
+}
+
 /// Believes a node that nobody vouches for yet; only the one with the expected key if there is one.
 ///
 /// Neither the name nor the dates of such a certificate mean anything: the node has made it itself, by a clock that may not be
 /// set. That it holds the key is checked by the two methods about signatures, as for any other certificate.
 #[derive(Debug)]
 struct Newborn {
-    expected: Option<Fingerprint>,
+    expected: Expected,
     provider: Arc<CryptoProvider>,
 }
 
@@ -206,9 +221,9 @@ impl ServerCertVerifier for Newborn {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(expected) = self.expected else { return Ok(ServerCertVerified::assertion()) };
+        let Expected::Met(met) = &self.expected else { return Ok(ServerCertVerified::assertion()) };
         let shown = Fingerprint::of(end_entity)?;
-        if shown == expected {
+        if shown == *met.get_or_init(|| shown) {
             return Ok(ServerCertVerified::assertion());
         }
         Err(CertificateError::Other(OtherError(Arc::new(OtherKey(shown)))).into())

@@ -10,6 +10,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 
+use super::awaited::Awaited;
 use super::etcd::{ControlPlanes, Remembered};
 use super::{Configured, How, Keys, Whom, Wire};
 use crate::client::{Contact, ErrorClass, EtcdData, Refusal};
@@ -36,6 +37,7 @@ pub struct Bootstrap {
     remembered: Remembered,
     /// Whether it was told to begin in this run, and nobody has waited for that yet.
     is_told: AtomicBool,
+    awaited: Awaited,
 }
 
 /// Whether an etcd has begun.
@@ -53,11 +55,20 @@ pub enum Begun {
 
 /// What is waited for of the control plane that etcd begins on.
 #[derive(Clone, Copy)]
-enum Awaited {
+enum Until {
     /// That it can begin, as its service says.
     Readiness,
     /// That it has begun, as its data say.
     Data,
+}
+
+impl Until {
+    fn evidence(self) -> &'static str {
+        match self {
+            Self::Readiness => "its etcd is not ready to begin yet",
+            Self::Data => "its etcd has begun and has no data yet: its image may have to be pulled first",
+        }
+    }
 }
 
 /// An etcd.
@@ -83,7 +94,8 @@ impl Bootstrap {
     /// The step for these control planes, of whose etcd this is remembered.
     #[must_use]
     pub fn new(wire: Arc<Wire>, control_planes: Vec<Whom>, remembered: Remembered) -> Self {
-        Self { wire, control_planes: ControlPlanes::new(control_planes), remembered, is_told: AtomicBool::new(false) }
+        let (is_told, awaited) = (AtomicBool::new(false), Awaited::default());
+        Self { wire, control_planes: ControlPlanes::new(control_planes), remembered, is_told, awaited }
     }
 
     /// The control plane that etcd begins on.
@@ -96,6 +108,7 @@ impl Bootstrap {
     }
 
     async fn look(&self, keys: &Keys, configured: &[Arc<Configured>]) -> Result<Begun, Fault> {
+        self.awaited.end();
         let contacts = self.control_planes.contacts(&self.wire, keys)?;
         let mut asked: FuturesUnordered<_> = configured
             .iter()
@@ -104,8 +117,10 @@ impl Bootstrap {
             .map(|(node, contact)| self.ask(&node.whom, contact))
             .collect();
         let is_anyone_seen = !asked.is_empty();
-        let mut silent =
-            configured.iter().find(|node| node.how == How::Silent).map(|node| unknown(&node.whom, "does not answer"));
+        let mut silent = configured
+            .iter()
+            .find(|node| node.how == How::Silent)
+            .map(|node| unknown(&node.whom, Class::Final, "does not answer"));
         while let Some(answer) = asked.next().await {
             match answer {
                 // Whatever the others say, it has begun.
@@ -130,11 +145,11 @@ impl Bootstrap {
             (None, None) if is_anyone_seen || is_looking => {
                 let Some(first) = self.first_of(contacts) else { return Ok(Begun::No) };
                 if self.is_told.swap(false, Ordering::Relaxed) {
-                    let has_begun = self.until(first, Awaited::Data, PULLING).await;
+                    let has_begun = self.until(first, Until::Data, PULLING).await;
                     return Ok(if has_begun { Begun::Yes } else { Begun::No });
                 }
                 // Asked before it is ready it refuses. Not for long: what it waits for it tells best by its refusal.
-                self.until(first, Awaited::Readiness, READY).await;
+                self.until(first, Until::Readiness, READY).await;
                 Ok(Begun::No)
             }
             (None, None) => Err(Fault::new(Class::Final, "etcd", "there is no control plane to begin on")),
@@ -147,13 +162,22 @@ impl Bootstrap {
         let begun = clock.monotonic();
         loop {
             let refusal = match contact.running().etcd_data().await {
-                Ok(data) => return Ok(data),
+                Ok(data) => {
+                    self.awaited.end_of(&whom.name);
+                    return Ok(data);
+                }
                 Err(refusal) => refusal,
             };
             let waited = clock.monotonic().saturating_sub(begun);
-            if is_final(&refusal) || waited >= self.wire.patience {
-                return Err(unknown(whom, &format!("does not tell whether it has data of etcd: {}", refusal.sentence)));
+            let untold = format!("does not tell whether it has data of etcd: {}", refusal.sentence);
+            if waited >= self.wire.patience {
+                // It was waited for as long as it may take: once more would be no different.
+                return Err(unknown(whom, Class::Final, &untold));
             }
+            if is_final(&refusal) {
+                return Err(unknown(whom, Class::RefusedBeforeEffect, &untold));
+            }
+            self.awaited.wait_for(&whom.name, &untold);
             clock.sleep(pace(waited, PERIOD)).await;
         }
     }
@@ -165,21 +189,22 @@ impl Bootstrap {
     }
 
     /// Waits within a bound until it is so of a control plane, and says whether it is.
-    async fn until(&self, contact: &Contact, awaited: Awaited, bound: Duration) -> bool {
+    async fn until(&self, contact: &Contact, until: Until, bound: Duration) -> bool {
         let clock = self.wire.clock.as_ref();
         let begun = clock.monotonic();
         loop {
-            let is_so = match awaited {
-                Awaited::Readiness => {
+            let is_so = match until {
+                Until::Readiness => {
                     let services = contact.running().services().await.unwrap_or_default();
                     services.iter().any(|service| service.id == "etcd" && service.state == "Preparing")
                 }
-                Awaited::Data => matches!(contact.running().etcd_data().await, Ok(EtcdData::There)),
+                Until::Data => matches!(contact.running().etcd_data().await, Ok(EtcdData::There)),
             };
             let waited = clock.monotonic().saturating_sub(begun);
             if is_so || waited >= bound.min(self.wire.patience) {
                 return is_so;
             }
+            self.awaited.wait_for(contact.running().name(), until.evidence());
             clock.sleep(pace(waited, PERIOD)).await;
         }
     }
@@ -241,9 +266,9 @@ fn is_final(refusal: &Refusal) -> bool {
     )
 }
 
-fn unknown(whom: &Whom, how: &str) -> Fault {
+fn unknown(whom: &Whom, class: Class, how: &str) -> Fault {
     let evidence = format!("{how}; castle begins no etcd while it may have one");
-    Fault::new(Class::RefusedBeforeEffect, &whom.name, evidence)
+    Fault::new(class, &whom.name, evidence)
         .next(format!("talosctl --nodes {0} service etcd; talosctl --nodes {0} dmesg", whom.address))
 }
 
@@ -254,6 +279,10 @@ impl Step for Bootstrap {
 
     fn observe<'a>(&'a self, (keys, configured): &'a Self::Needs) -> BoxFuture<'a, Result<Begun, Fault>> {
         Box::pin(self.look(keys, configured))
+    }
+
+    fn awaits(&self) -> Option<Closed> {
+        self.awaited.told()
     }
 
     fn decide(&self, _: &Self::Needs, begun: &Begun) -> Decision {

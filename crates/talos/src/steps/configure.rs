@@ -128,11 +128,6 @@ impl Configure {
         Self { hardware: Hardware { uuid, ..self.hardware }, ..self }
     }
 
-    /// Holds that whoever waits for a configuration at the node's address is the node.
-    async fn hold(&self, contact: &Contact) -> Result<(), Fault> {
-        self.hardware.hold(contact.maintenance(), &self.whom).await
-    }
-
     fn contact(&self, keys: &Keys) -> Result<&Contact, Fault> {
         if let Some(contact) = self.contact.get() {
             return Ok(contact);
@@ -184,7 +179,7 @@ impl Configure {
         let contact = self.contact(keys)?;
         match self.presence(contact).await {
             Presence::Maintenance(version) => {
-                self.hold(contact).await?;
+                self.hardware.hold(contact.maintenance(), &self.whom).await?;
                 if let Some(release) = &self.release {
                     release.hold_version(&self.whom, &version.tag)?;
                 }
@@ -260,19 +255,19 @@ impl Step for Configure {
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let contact = self.contact(keys)?;
             let text = self.wanted(keys)?.text();
             if let Sight::Running { restarts, .. } = sight {
                 if *restarts && self.restarts == Restarts::Never {
                     let evidence = "would have to restart for its configuration, and did not when castle looked";
                     return Err(Fault::guard(&self.whom.name, evidence).next("run the same command again"));
                 }
-                contact.running().apply_configuration(&text, ApplyMode::Auto).await?;
+                self.contact(keys)?.running().apply_configuration(&text, ApplyMode::Auto).await?;
                 return Ok(());
             }
-            // Between looking and doing another machine may have come to this address.
-            self.hold(contact).await?;
-            let taken = contact.maintenance().apply_configuration(&text, ApplyMode::Auto).await;
+            // Between looking and doing another machine may have come to this address, and between these two as well.
+            let node = self.wire.newborn(&self.whom)?;
+            self.hardware.hold(&node, &self.whom).await?;
+            let taken = node.apply_configuration(&text, ApplyMode::Auto).await;
             taken.map(|_| ()).map_err(|refusal| identity::moved_on(refusal, &self.whom))
         })
     }

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use castle_engine::{Closed, Fault};
+use castle_talos_api::Timestamp;
 use castle_talos_api::machine::{EtcdMember, ServiceInfo};
 use futures_util::future::join_all;
 
@@ -83,27 +84,25 @@ impl ControlPlanes {
     /// Asks all of them who the members are.
     pub(super) async fn ask(&self, wire: &Wire, keys: &Keys) -> Result<Etcd, Fault> {
         let asked = join_all(self.contacts(wire, keys)?.iter().map(member)).await;
+        let now = wire.clock.wall();
         let told = asked.iter().map(|seen| seen.members.as_ref()?.as_ref().ok().filter(|members| !members.is_empty()));
         let members = told.enumerate().find_map(|(place, members)| Some((place, members?)));
         Ok(match members {
             Some((told_by, members)) => {
-                Etcd::Quorate { members: members.clone(), told_by, missing: self.missing(&asked) }
+                Etcd::Quorate { members: members.clone(), told_by, missing: self.missing(&asked, now) }
             }
-            None => Etcd::Silent(self.silence(wire, &asked)),
+            None => Etcd::Silent(self.silence(&asked, now)),
         })
     }
 
-    fn missing(&self, asked: &[Seen]) -> Vec<(Whom, String)> {
-        self.all.iter().zip(asked).filter_map(|(whom, seen)| Some((whom.clone(), seen.missing()?))).collect()
+    fn missing(&self, asked: &[Seen], now: SystemTime) -> Vec<(Whom, String)> {
+        self.all.iter().zip(asked).filter_map(|(whom, seen)| Some((whom.clone(), seen.missing(now)?))).collect()
     }
 
-    fn silence(&self, wire: &Wire, asked: &[Seen]) -> Silence {
-        let now = wire.clock.wall();
+    fn silence(&self, asked: &[Seen], now: SystemTime) -> Silence {
         let age = |service: &ServiceInfo| {
             let health = service.health.as_ref().filter(|health| !health.unknown).and_then(|health| health.last_change);
-            let event = service.events.as_ref().and_then(|events| events.events.last()?.ts);
-            let changed = SystemTime::try_from(health.or(event)?).ok()?;
-            now.duration_since(changed).ok()
+            health.map_or_else(|| in_state_for(service, now), |changed| past(changed, now))
         };
         let unwell = asked.iter().filter_map(|seen| {
             let service = seen.service.as_ref().ok()?.as_ref()?;
@@ -121,7 +120,7 @@ impl ControlPlanes {
         let is_leaderless = |seen: &Seen| seen.refusal().is_some_and(|why| why.sentence.contains("no leader"));
         let is_starting = !asked.iter().any(is_leaderless) && asked.iter().any(is_young);
         let survivor = self.all.iter().zip(asked).find(|(_, seen)| seen.is_running()).map(|(whom, _)| whom.clone());
-        Silence { missing: self.missing(asked), since: unwell.max(), is_starting, survivor }
+        Silence { missing: self.missing(asked, now), since: unwell.max(), is_starting, survivor }
     }
 }
 
@@ -131,6 +130,15 @@ struct Seen {
     service: Result<Option<ServiceInfo>, Refusal>,
     /// The members, where its etcd runs and so can be asked.
     members: Option<Result<Vec<EtcdMember>, Refusal>>,
+}
+
+/// For how long a service has been in its state, where it tells.
+fn in_state_for(service: &ServiceInfo, now: SystemTime) -> Option<Duration> {
+    past(service.events.as_ref()?.events.last()?.ts?, now)
+}
+
+fn past(moment: Timestamp, now: SystemTime) -> Option<Duration> {
+    now.duration_since(SystemTime::try_from(moment).ok()?).ok()
 }
 
 async fn member(contact: &Contact) -> Seen {
@@ -157,12 +165,15 @@ impl Seen {
     }
 
     /// Why it takes part in no quorum; nothing if its etcd runs.
-    fn missing(&self) -> Option<String> {
+    fn missing(&self, now: SystemTime) -> Option<String> {
         match &self.service {
             Err(refusal) => Some(format!("does not answer: {}", refusal.sentence)),
             Ok(None) => Some("has no etcd yet".to_owned()),
             Ok(Some(etcd)) if etcd.state == "Running" => None,
-            Ok(Some(etcd)) => Some(format!("its etcd is {}", etcd.state)),
+            Ok(Some(etcd)) => {
+                let since = in_state_for(etcd, now).map_or(String::new(), |since| format!(", for {}", roughly(since)));
+                Some(format!("its etcd is {}{since}", etcd.state))
+            }
         }
     }
 }
@@ -183,7 +194,8 @@ impl Silence {
         } else {
             format!("missing: {}", missing.join(", "))
         };
-        let since = self.since.map_or(String::new(), |since| format!(", for {}", ago(since)));
+        let since =
+            self.since.filter(|_| !self.is_starting).map_or(String::new(), |since| format!(", for {}", ago(since)));
         let state = if self.is_starting { "has no quorum yet" } else { "has lost its quorum" };
         let keep = self.survivor.as_ref().map_or_else(String::new, keep_a_copy);
         // A castle whose machines are not all seen does not end for less.
@@ -223,6 +235,11 @@ pub async fn alone(wire: &Wire, keys: &Keys, control_planes: Vec<Whom>) -> Optio
         Etcd::Silent(silence) => silence.since.map(ago),
         Etcd::Quorate { .. } => None,
     }
+}
+
+/// The same in words that stay for a minute: what is waited for is told again whenever its words change.
+fn roughly(duration: Duration) -> String {
+    if duration.as_secs() < 120 { "less than 2 min".to_owned() } else { ago(duration) }
 }
 
 fn ago(duration: Duration) -> String {

@@ -87,12 +87,17 @@ async fn hold_device(node: &Node, whom: &Whom, device: &str) -> Result<(), Fault
     Err(Fault::guard(name, evidence).next(next))
 }
 
-/// What a node says that was asked as one in maintenance mode. One that has left it meanwhile is looked at again.
+/// What a node says that was asked as one in maintenance mode. One that has left it meanwhile, or is another by now, is looked at again.
 pub(super) fn moved_on(refusal: Refusal, whom: &Whom) -> Fault {
     match refusal.class {
         ErrorClass::Unwelcome => {
             let evidence = format!("is in maintenance mode no more: {}", refusal.sentence);
             Fault::new(Class::RefusedBeforeEffect, &whom.name, evidence)
+        }
+        ErrorClass::Stranger => {
+            let evidence = format!("somebody else answers at {} than a moment ago: {}", whom.address, refusal.sentence);
+            Fault::new(Class::RefusedBeforeEffect, &whom.name, evidence)
+                .next(format!("find out who has {0}: talosctl version --insecure --nodes {0}", whom.address))
         }
         _ => refusal.into(),
     }

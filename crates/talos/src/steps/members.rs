@@ -6,11 +6,14 @@ use std::time::Duration;
 use castle_engine::{Change, Class, Closed, Decision, Fault, Gate, Impact, Operation, Step, Verdict, pace};
 use castle_seams::BoxFuture;
 use castle_talos_api::machine::EtcdMember;
-use futures_util::future::join_all;
+use futures_util::StreamExt as _;
+use futures_util::future::{join, join_all};
+use futures_util::stream::FuturesUnordered;
 
+use super::awaited::Awaited;
 use super::etcd::{ControlPlanes, Etcd, Silence};
 use super::{Keys, Quorum, Whom, Wire};
-use crate::client::{Presence, is_at};
+use crate::client::{Contact, EtcdData, Presence, is_at};
 
 /// How long an etcd that has no quorum yet is left alone at most.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -103,19 +106,25 @@ pub async fn leader(wire: &Wire, keys: &Keys, control_planes: Vec<Whom>) -> Opti
     leads.map(|(whom, _)| whom.name.clone())
 }
 
+/// Holds that there is no machine of a node now, whoever makes machines.
+pub type Vanished = Box<dyn Fn() -> BoxFuture<'static, Result<(), Fault>> + Send + Sync>;
+
 /// Takes the member of a control plane out of etcd whose machine is gone, through those that are left.
 ///
-/// Nothing is made in its place before that: without a quorum of the others nothing is made and nothing removed. `P` is the proof that
-/// there is no such machine.
-pub struct ForgetMember<P> {
+/// Nothing is made in its place before that: without a quorum of the others nothing is made and nothing removed. That its machine is gone is proved
+/// again right before the removal: those that are left may have been waited for since.
+pub struct ForgetMember {
     wire: Arc<Wire>,
     lost: Whom,
     /// All that are gone, this one among them.
     gone: Vec<String>,
     survivors: ControlPlanes,
+    vanished: Vanished,
+    /// Whether etcd is known to have begun. If not, those that are left are asked first.
+    has_begun: bool,
     /// Whether machines of those that are left were off before this run: it starts them, and they have to find each other.
     wakes: bool,
-    proof: std::marker::PhantomData<fn() -> P>,
+    awaited: Awaited,
 }
 
 /// What the others know of a control plane that is gone.
@@ -134,12 +143,18 @@ pub enum Left {
     Unknown(String),
 }
 
-impl<P> ForgetMember<P> {
+impl ForgetMember {
     /// The step for this control plane of all that are gone, and those that are left.
     #[must_use]
-    pub fn new(wire: Arc<Wire>, lost: Whom, gone: Vec<String>, survivors: Vec<Whom>) -> Self {
-        let survivors = ControlPlanes::new(survivors);
-        Self { wire, lost, gone, survivors, wakes: false, proof: std::marker::PhantomData }
+    pub fn new(wire: Arc<Wire>, (lost, vanished): (Whom, Vanished), gone: Vec<String>, survivors: Vec<Whom>) -> Self {
+        let (survivors, awaited) = (ControlPlanes::new(survivors), Awaited::default());
+        Self { wire, lost, gone, survivors, vanished, has_begun: true, wakes: false, awaited }
+    }
+
+    /// The same where nobody can say yet that etcd has begun.
+    #[must_use]
+    pub fn knowing(self, has_begun: bool) -> Self {
+        Self { has_begun, ..self }
     }
 
     /// The same where machines of those that are left were off, and are started before.
@@ -148,12 +163,74 @@ impl<P> ForgetMember<P> {
         Self { wakes, ..self }
     }
 
-    async fn look(&self, keys: &Keys) -> Result<Left, Fault> {
-        if let Presence::Running(_) = self.wire.contact(&self.lost, keys)?.probe().await {
+    /// Holds that it is gone: its machine is not there, and nobody answers in its stead.
+    async fn hold_gone(&self, keys: &Keys) -> Result<(), Fault> {
+        let contact = self.wire.contact(&self.lost, keys)?;
+        let (presence, vanished) = join(contact.probe(), (self.vanished)()).await;
+        vanished?;
+        if let Presence::Running(_) = presence {
             let evidence = format!("answers at {}, and the hypervisor shows no machine for it", self.lost.address);
             let next = "may the token see that machine? castle doctor; or is it on another hypervisor?";
             return Err(Fault::guard(&self.lost.name, evidence).next(next));
         }
+        Ok(())
+    }
+
+    /// Whether etcd has begun on one of those that are left, as they say themselves.
+    async fn have_begun(&self, keys: &Keys) -> Result<bool, Fault> {
+        let contacts = self.survivors.contacts(&self.wire, keys)?;
+        let all = self.survivors.all().iter().zip(contacts);
+        let mut asked: FuturesUnordered<_> = all.map(|(whom, contact)| self.has_data(whom, contact)).collect();
+        let mut silent = None;
+        while let Some(answer) = asked.next().await {
+            match answer {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(fault) => silent = silent.or(Some(fault)),
+            }
+        }
+        silent.map_or(Ok(false), Err)
+    }
+
+    /// Whether one of those that are left has data of etcd. While it starts it cannot tell, and is waited for; whoever only looks takes silence for a no,
+    /// for it makes nothing.
+    async fn has_data(&self, whom: &Whom, contact: &Contact) -> Result<bool, Fault> {
+        let clock = self.wire.clock.as_ref();
+        let begun = clock.monotonic();
+        loop {
+            let refusal = match contact.probe().await {
+                // It is to get its configuration first, and takes part in nothing before.
+                Presence::Maintenance(_) => return Ok(false),
+                Presence::Stranger(refusal) => return Err(refusal.into()),
+                Presence::Unreachable(refusal) => refusal,
+                Presence::Running(_) => match contact.running().etcd_data().await {
+                    Ok(data) => return Ok(data == EtcdData::There),
+                    Err(refusal) => refusal,
+                },
+            };
+            let waited = clock.monotonic().saturating_sub(begun);
+            if self.wire.is_looking() {
+                return Ok(false);
+            }
+            let untold = format!("does not tell whether it has data of etcd: {}", refusal.sentence);
+            if waited >= self.wire.patience {
+                let evidence =
+                    format!("{untold}; {} may have a voice in it, and is not made anew before", self.lost.name);
+                return Err(Fault::new(Class::Final, &whom.name, evidence)
+                    .next(format!("talosctl --nodes {0} service etcd; talosctl --nodes {0} dmesg", whom.address)));
+            }
+            self.awaited.wait_for(&whom.name, &untold);
+            clock.sleep(pace(waited, PERIOD)).await;
+        }
+    }
+
+    async fn look(&self, keys: &Keys) -> Result<Left, Fault> {
+        self.awaited.end();
+        if !self.has_begun && !self.have_begun(keys).await? {
+            return Ok(Left::Nothing);
+        }
+        self.awaited.end();
+        self.hold_gone(keys).await?;
         let clock = self.wire.clock.as_ref();
         let begun = clock.monotonic();
         loop {
@@ -172,6 +249,7 @@ impl<P> ForgetMember<P> {
             if self.wire.is_looking() {
                 return Ok(Left::Unknown(silence.closed(&[]).evidence));
             }
+            self.awaited.wait_for("etcd", &silence.closed(&[]).evidence);
             clock.sleep(pace(waited, PERIOD)).await;
         }
     }
@@ -187,13 +265,17 @@ impl<P> ForgetMember<P> {
     }
 }
 
-impl<P: Send + Sync + 'static> Step for ForgetMember<P> {
-    type Needs = (Arc<Keys>, Arc<P>);
+impl Step for ForgetMember {
+    type Needs = (Arc<Keys>,);
     type Observed = Left;
     type Output = ();
 
-    fn observe<'a>(&'a self, (keys, _): &'a Self::Needs) -> BoxFuture<'a, Result<Left, Fault>> {
+    fn observe<'a>(&'a self, (keys,): &'a Self::Needs) -> BoxFuture<'a, Result<Left, Fault>> {
         Box::pin(self.look(keys))
+    }
+
+    fn awaits(&self) -> Option<Closed> {
+        self.awaited.told()
     }
 
     fn decide(&self, _: &Self::Needs, left: &Left) -> Decision {
@@ -210,7 +292,7 @@ impl<P: Send + Sync + 'static> Step for ForgetMember<P> {
 
     fn act<'a>(
         &'a self,
-        (keys, _): &'a Self::Needs,
+        (keys,): &'a Self::Needs,
         left: &'a Left,
         _: &'a Change,
         _: &'a Operation,
@@ -221,6 +303,7 @@ impl<P: Send + Sync + 'static> Step for ForgetMember<P> {
             };
             let contacts = self.survivors.contacts(&self.wire, keys)?;
             let Some(survivor) = contacts.get(*told_by) else { return Ok(()) };
+            self.hold_gone(keys).await?;
             Ok(survivor.running().remove_etcd_member(*id).await?)
         })
     }

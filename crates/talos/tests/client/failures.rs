@@ -5,7 +5,7 @@ use std::time::Duration;
 use castle_engine::{Class, Fault};
 use castle_seams::Clock;
 use castle_secrets::Secret;
-use castle_talos::client::{ApplyMode, ErrorClass, Presence, Refusal};
+use castle_talos::client::{ApplyMode, ErrorClass, GLANCE, Presence, Refusal};
 use castle_testbed::in_virtual_time;
 use tonic::Code;
 
@@ -83,12 +83,28 @@ fn an_answer_that_does_not_come_leaves_the_effect_unknown() {
         assert_eq!(classes(refusal), (ErrorClass::Lost, Class::EffectUnknown));
         assert_eq!(clock.monotonic(), BOUND);
 
-        site.fake.doom("Version", Fate::Silence);
-        assert_eq!(classes(node.version().await.unwrap_err()), (ErrorClass::Lost, Class::RetryableAfter(None)));
+        site.fake.doom("Disks", Fate::Silence);
+        assert_eq!(classes(node.disks().await.unwrap_err()), (ErrorClass::Lost, Class::RetryableAfter(None)));
         assert_eq!(clock.monotonic(), 2 * BOUND, "a look is not repeated when its time is up");
         assert_eq!(site.connections(), 2);
-        node.disks().await.unwrap();
+        node.version().await.unwrap();
         assert_eq!(site.connections(), 3, "a connection that was silent is not used again");
+    });
+}
+
+/// What a node knows by itself it tells at once, or it says nothing.
+#[test]
+fn a_node_that_says_nothing_is_known_as_such_within_three_seconds() {
+    in_virtual_time(async |clock| {
+        let site = Site::new(clock);
+        let node = site.plain();
+        for call in ["Version", "ServiceList"] {
+            site.fake.doom(call, Fate::Silence);
+        }
+        assert_eq!(node.version().await.unwrap_err().class, ErrorClass::Lost);
+        assert_eq!(clock.monotonic(), GLANCE);
+        assert_eq!(node.services().await.unwrap_err().class, ErrorClass::Lost);
+        assert_eq!(clock.monotonic(), 2 * GLANCE);
     });
 }
 

@@ -5,6 +5,7 @@ mod calls;
 mod clocks;
 mod failures;
 mod loopback;
+mod newborn;
 mod node;
 mod resources;
 mod serving;

@@ -5,7 +5,7 @@ use castle_rehearsal::{Loss, Moment};
 
 use super::super::life::{At, Kill};
 use super::super::promises::forget;
-use super::of_etcd::{THREE, bootstraps, control_planes, identity, lose, three};
+use super::of_etcd::{THREE, bootstraps, control_planes, identity, lose, three, vmid};
 use super::of_restarts::{restarted, watched};
 use super::*;
 
@@ -87,6 +87,46 @@ fn one_is_lost_before_it_was_written_down_that_etcd_began() {
         let up = life.run(&["up"]).await;
         hold(&up, Exit::Done, &["platform/member/blue-cp-2"]);
         assert_eq!(identity(life), before, "{}", up.printed.text);
+    });
+}
+
+/// The same, and nobody can say that it began: the others are off, or have only just started.
+#[test]
+fn one_is_lost_and_the_others_restart_before_it_was_written_down_that_etcd_began() {
+    for seconds in [None, Some(0), Some(8)] {
+        begun(async |life| {
+            let (before, others) = (identity(life), ["blue-cp-1", "blue-cp-3"].map(|name| vmid(life, name)));
+            lose(life, "blue-cp-2");
+            others.iter().for_each(|vmid| life.datacenter.switch(*vmid, false));
+            if let Some(seconds) = seconds {
+                others.iter().for_each(|vmid| life.datacenter.switch(*vmid, true));
+                life.clock().sleep(Duration::from_secs(seconds)).await;
+            }
+            let up = life.run(&["up"]).await;
+            hold(&up, Exit::Done, &["platform/member/blue-cp-2"]);
+            assert_eq!(identity(life), before, "{}", up.printed.text);
+            let members = life.datacenter.cluster("blue").unwrap().etcds.concat();
+            assert_eq!(members.len(), 3, "{members:?}");
+        });
+    }
+}
+
+/// A first raise that was cut off before etcd began: those that are there show that they have none, and the others are made.
+#[test]
+fn a_raise_that_was_cut_off_before_etcd_began_goes_on() {
+    in_worlds(&three(), &SEEDS, async |life| {
+        let at = At::Change(Box::new(|change| change.ends_with("/qemu/1000/status/start")));
+        life.run_killed(&["up"], Kill { at, moment: Moment::After, loss: Loss::None }).await;
+        for name in ["blue-cp-2", "blue-worker-1"] {
+            life.datacenter.remove_guest(vmid(&life, name));
+        }
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Done, &["platform/vm/blue-cp-2"]);
+        assert!(!plan.printed.text.contains("forget"), "{}", plan.printed.text);
+        let up = life.run(&["up"]).await;
+        hold(&up, Exit::Done, &[]);
+        assert_eq!(bootstraps(&life), 1, "{}", up.printed.text);
+        assert_eq!(life.datacenter.cluster("blue").unwrap().etcds.concat().len(), 3);
     });
 }
 

@@ -230,6 +230,25 @@ fn a_quorum_that_was_lost_before_a_restart_is_named() {
     );
 }
 
+/// One control plane is lost, another has lost what its etcd had, and the third has only just started and does not know that it is alone. A worker is lost,
+/// too: nothing at all is made before there is a quorum.
+#[test]
+fn nothing_is_made_while_nobody_knows_whether_there_is_a_quorum() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        for name in ["blue-cp-2", "blue-worker-1"] {
+            lose(&life, name);
+        }
+        assert!(life.datacenter.lose_etcd_member(vmid(&life, "blue-cp-3")));
+        for is_on in [false, true] {
+            life.datacenter.switch(vmid(&life, "blue-cp-1"), is_on);
+        }
+        let before: Vec<u32> = life.datacenter.look().guests.into_keys().collect();
+        hold(&life.run(&["up"]).await, Exit::Refused, &["waits for etcd: has no quorum yet", "has lost its quorum"]);
+        assert_eq!(life.datacenter.look().guests.into_keys().collect::<Vec<_>>(), before);
+    });
+}
+
 /// Of those that the file names none is left, but others are.
 #[test]
 fn control_planes_that_the_file_names_no_more_have_an_etcd_all_the_same() {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use castle_datacenter::EMBEDDED_TOKEN_ID;
 use castle_engine::Seal;
 use castle_rehearsal::{Chance, Loss, Moment};
+use serde_json::json;
 
 use super::super::life::{At, Kill};
 use super::super::promises::forget;
@@ -79,8 +80,7 @@ fn who_sees_a_part_of_the_machines_ends_no_life() {
             hold(&life.run(&["up"]).await, Exit::Done, &[]);
             let hidden = [vmid(&life, "blue-cp-2"), vmid(&life, "blue-worker-1")];
             let hide = |is_hidden| {
-                let user = EMBEDDED_TOKEN_ID.split_once('!').unwrap().0;
-                hidden.iter().for_each(|vmid| life.datacenter.hide_guest(user, *vmid, is_hidden));
+                hidden.iter().for_each(|vmid| life.datacenter.hide_guest("castle@pve", *vmid, is_hidden));
             };
             let secrets = vaulted(&life);
             forget(&life);
@@ -102,6 +102,37 @@ fn who_sees_a_part_of_the_machines_ends_no_life() {
             hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["Nothing of blue on embedded is left"]);
         });
     }
+}
+
+/// One control plane is hidden from the token, and runs: it keeps its voice in etcd, and nobody makes another in its place.
+#[test]
+fn a_control_plane_that_is_hidden_from_the_token_is_not_made_anew() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let (before, cluster) = (guests(&life), identity(&life));
+        let members = |life: &Life| life.datacenter.cluster("blue").unwrap().etcds.concat().len();
+        let hidden = vmid(&life, "blue-cp-2");
+        life.datacenter.hide_guest("castle@pve", hidden, true);
+        let words =
+            ["may be there: Proxmox has a VM 1001, which the token may not see", "give the token VM.Audit on it"];
+        for verb in ["plan", "up"] {
+            life.tally.changes();
+            hold(&life.run(&[verb]).await, Exit::Refused, &words);
+            assert_eq!(
+                (life.tally.changes(), guests(&life), members(&life)),
+                (Vec::new(), before.clone(), 3),
+                "{verb}"
+            );
+        }
+        life.datacenter.hide_guest("castle@pve", hidden, false);
+        let up = life.run(&["up"]).await;
+        assert_eq!(
+            (&up.printed.result["result"], identity(&life)),
+            (&json!("unchanged"), cluster),
+            "{}",
+            up.printed.text
+        );
+    });
 }
 
 /// A castle stands, and nothing of it is to be seen where castle looks: `up` and `plan` refuse, say whom they expected, where and as whom they looked, and the

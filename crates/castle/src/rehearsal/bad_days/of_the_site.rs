@@ -159,6 +159,27 @@ fn an_address_that_another_device_has() {
     });
 }
 
+/// Somebody's machine waits for a configuration at the address of a node: it is not the node, and gets no secret.
+#[test]
+fn another_machine_that_waits_at_the_address_of_a_node() {
+    const OTHER: u32 = 500;
+    day(async |life| {
+        let is_made = |life: &Life| {
+            let guests = life.datacenter.look().guests;
+            guests.get(&WORKER).is_some_and(|guest| guest.lock.is_none() && guest.config.contains_key("ipconfig0"))
+        };
+        let copied = async |life: &Life| {
+            assert!(life.datacenter.clone_guest(WORKER, OTHER));
+            life.datacenter.switch(OTHER, true);
+        };
+        let told = meanwhile(life, &["up"], is_made, copied).await;
+        let words = ["another machine answers at 127.42.0.21", "it has the hardware address", "nothing was sent to it"];
+        hold(&told, Exit::Refused, &words);
+        assert!([OTHER, WORKER].iter().all(|vmid| life.datacenter.machine_configuration(*vmid).is_none()));
+        assert!(life.datacenter.remove_guest(OTHER));
+    });
+}
+
 #[test]
 fn an_image_that_is_not_there() {
     let wrong = SMALL

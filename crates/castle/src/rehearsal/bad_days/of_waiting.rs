@@ -5,7 +5,7 @@ use castle_rehearsal::{Loss, Moment};
 
 use super::super::life::{At, Kill};
 use super::of_castle::full;
-use super::of_etcd::{three, vmid};
+use super::of_etcd::{lose, three, vmid};
 use super::*;
 
 /// Runs `up`, while another device has the address of the worker.
@@ -53,6 +53,45 @@ fn a_node_that_never_answers_is_told_from_the_first_second_and_ends_the_run() {
         );
         let silence = longest_silence(&up.printed.text);
         assert!(silence <= 30.5, "nothing was said for {silence} s: {}", up.printed.text);
+    });
+}
+
+/// A control plane has its configuration, and its disk is never mounted: nobody knows whether it has an etcd.
+#[test]
+fn a_control_plane_that_never_tells_of_its_etcd_is_told_at_once_and_ends_the_run() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        life.datacenter.spoil_etcd_data(vmid(&life, "blue-cp-2"));
+        let begun = life.clock().monotonic();
+        let up = life.run(&["up"]).await;
+        let took = life.clock().monotonic().saturating_sub(begun);
+        let words = [
+            "platform/etcd/bootstrap  waits for blue-cp-2: does not tell whether it has data of etcd",
+            "castle begins no etcd while it may have one",
+        ];
+        hold(&up, Exit::Failed, &words);
+        assert!(took < Duration::from_secs(17 * 60), "{took:?}");
+        let silence = longest_silence(&up.printed.text);
+        assert!(silence <= 30.5, "nothing was said for {silence} s: {}", up.printed.text);
+    });
+}
+
+/// One control plane takes connections and says nothing, another is lost: the first does not hold up what the others decide.
+#[test]
+fn no_question_to_a_control_plane_that_says_nothing_lasts() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        lose(&life, "blue-cp-3");
+        life.clock().sleep(Duration::from_secs(60)).await;
+        life.datacenter.hush_node(vmid(&life, "blue-cp-2"), true);
+        let up = life.run(&["up"]).await;
+        let at = |word: &str| -> f64 {
+            let line = up.printed.text.lines().find(|line| line.contains(word));
+            let line = line.unwrap_or_else(|| panic!("{word}: {}", up.printed.text));
+            line.trim_start().split_once(" s  ").unwrap().0.parse().unwrap()
+        };
+        let forgotten = at("platform/member/blue-cp-3  done");
+        assert!(forgotten < 20.0, "{forgotten}: {}", up.printed.text);
+        hold(&up, Exit::Failed, &["waits for blue-cp-2: does not answer at 127.42.0.12 port 50000"]);
     });
 }
 
