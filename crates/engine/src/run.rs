@@ -93,6 +93,9 @@ impl Wanted {
     }
 }
 
+/// Failures that are not further apart have nothing to do with each other's order.
+const SAME_MOMENT: Duration = Duration::from_millis(500);
+
 /// How a run ended.
 #[derive(Debug)]
 pub struct Report {
@@ -112,7 +115,8 @@ impl Report {
         self.outcomes.iter().map(|(step, outcome)| (step, outcome)).filter(move |(_, outcome)| how(outcome))
     }
 
-    /// The steps that failed, and why. The one that failed first comes first: others may have failed because of it.
+    /// The steps that failed, and why. The one that failed first comes first: others may have failed because of it. What failed in the
+    /// same moment is in the order of the graph: who of them was quicker tells nothing.
     #[must_use]
     pub fn failures(&self) -> Vec<(&StepId, &Fault)> {
         let spans = self.timeline.spans.iter();
@@ -124,7 +128,13 @@ impl Report {
                 failures.push((step, fault));
             }
         }
-        failures.sort_by_key(|(step, _)| ends.get(step).copied().unwrap_or(Duration::MAX));
+        let end = |step: &StepId| ends.get(step).copied().unwrap_or(Duration::MAX);
+        let places: BTreeMap<&StepId, usize> =
+            failures.iter().enumerate().map(|(place, (step, _))| (*step, place)).collect();
+        failures.sort_by_key(|(step, _)| end(step));
+        for moment in failures.chunk_by_mut(|one, next| end(next.0).saturating_sub(end(one.0)) < SAME_MOMENT) {
+            moment.sort_by_key(|(step, _)| places[step]);
+        }
         failures
     }
 
@@ -479,11 +489,17 @@ mod tests {
             let [ready, waited, worked] = seconds.map(Duration::from_secs);
             Span { step: step(name), ready, waited, worked }
         };
-        let spans = vec![span("late", [1, 0, 900]), span("never", [0, 0, 5]), span("early", [5, 1, 1])];
+        let mut spans = vec![span("late", [1, 0, 900]), span("never", [0, 0, 5]), span("early", [5, 1, 1])];
+        spans.push(Span { worked: Duration::from_millis(999), ..span("with early", [5, 1, 0]) });
         let timeline = Timeline { spans, critical_path: Vec::new() };
-        let outcomes = vec![failed("late"), (step("never"), Outcome::Done { effects: 0 }), failed("early")];
+        let never = (step("never"), Outcome::Done { effects: 0 });
+        let outcomes = vec![failed("late"), never, failed("early"), failed("with early")];
         let report = Report { outcomes, foreseen: BTreeMap::new(), interrupted: false, timeline };
         let told: Vec<&str> = report.failures().iter().map(|(step, _)| &*step.name).collect();
-        assert_eq!(told, ["early", "late"]);
+        assert_eq!(
+            told,
+            ["early", "with early", "late"],
+            "what failed in the same moment is told in the order of the graph"
+        );
     }
 }

@@ -90,7 +90,7 @@ fn what_is_on_a_host_that_is_away_is_named_and_goes_when_it_is_back() {
     // A state that is lost on top of it is no trouble, as long as one guest can be asked.
     std::fs::remove_dir_all(within.room.world.path(".local/state/castle/blue")).unwrap();
     let down = within.room.castle(&["down", "--yes"]);
-    hold(&down, 1, &["pve2 is not there: ", "next: once pve2 answers, run the same command again"]);
+    hold(&down, 1, &["is left on pve2: it is not there", "next: once pve2 answers, run the same command again"]);
     for vmid in there() {
         assert!(down.stderr.contains(&format!("still there: VM {vmid}")), "{vmid}: {}", down.transcript());
     }

@@ -83,7 +83,7 @@ impl Downloads {
         for host in away {
             found.unseen.push(Unseen { host: host.clone(), storage: None, why: "it is not there".to_owned() });
         }
-        let mut shared = BTreeSet::new();
+        let (mut shared, mut unshown) = (BTreeSet::new(), BTreeSet::new());
         for (host, looked) in there.iter().zip(join_all(there.iter().map(|host| look_at(ground, host))).await) {
             let place = |storage: &str| DownloadPlace { host: (*host).clone(), storage: storage.to_owned() };
             if hosts.contains(host) {
@@ -108,6 +108,7 @@ impl Downloads {
                     _ if is_downloading => found.places.push(place),
                     Shown::Ours if !is_known => found.places.push(place),
                     Shown::Unknown(why) if !is_known => {
+                        unshown.extend(storage.is_shared.then(|| storage.name.clone()));
                         found.unseen.push(Unseen { host: place.host, storage: Some(place.storage), why });
                         continue;
                     }
@@ -119,9 +120,11 @@ impl Downloads {
         let may_have_been = |host: &String| {
             hosts.contains(host) || ground.record.as_ref().is_none_or(|record| record.hosts.contains(host))
         };
-        // What one host did not show of a storage that all share, another may have.
+        // What one host did not show of a storage that all share, another may have; if none did, that is told once.
         found.unseen.retain(|one| {
-            may_have_been(&one.host) && one.storage.as_ref().is_none_or(|storage| !shared.contains(storage))
+            let is_told = one.storage.as_ref().is_none_or(|storage| !shared.contains(storage));
+            shared.extend(one.storage.clone().filter(|storage| unshown.contains(storage)));
+            may_have_been(&one.host) && is_told
         });
         Ok(found)
     }
