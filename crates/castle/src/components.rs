@@ -8,7 +8,8 @@ use castle_components::lock::{self, Lock};
 use castle_components::mirror::Mirror;
 use castle_components::supply::Supply;
 use castle_seams::{Disk, DiskErrorKind};
-use castle_spec::{Castle, Node};
+use castle_spec::{Castle, ComponentName, Node};
+use clap::builder::PossibleValuesParser;
 
 use crate::doors::Doors;
 use crate::keeping::Kept;
@@ -60,6 +61,11 @@ impl Manifests {
         }
         Ok(Self { castle, nodes, file, lock, supply, disk })
     }
+}
+
+/// Takes the names of components that castle removes.
+pub(crate) fn removable() -> PossibleValuesParser {
+    castle_layers::removable().map(ComponentName::word).into()
 }
 
 /// What a lock file says, if it is there.

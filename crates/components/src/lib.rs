@@ -18,6 +18,7 @@ mod digest;
 mod fetch;
 mod fit;
 pub mod images;
+mod known;
 pub mod lock;
 pub mod mirror;
 pub mod patches;

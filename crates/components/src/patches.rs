@@ -3,11 +3,11 @@
 //! Every patch asserts that it found what it changes: a manifest that has become another is an error that names what is missing.
 
 mod edit;
-mod external_secrets;
-mod flux;
-mod longhorn;
+pub(crate) mod external_secrets;
+pub(crate) mod flux;
+pub(crate) mod longhorn;
 mod merge;
-mod metallb;
+pub(crate) mod metallb;
 mod user;
 
 use castle_kubernetes::model::Object;
@@ -15,7 +15,8 @@ use castle_spec::ComponentName;
 use thiserror::Error;
 
 use crate::fit::Fit;
-use edit::Objects;
+use crate::known::row;
+pub(crate) use edit::Objects;
 
 pub use longhorn::DATA_PATH;
 pub use user::apply_file;
@@ -53,12 +54,7 @@ pub enum PatchError {
 /// The namespace that a component lives in.
 #[must_use]
 pub fn namespace(component: ComponentName) -> &'static str {
-    match component {
-        ComponentName::ExternalSecrets => "external-secrets",
-        ComponentName::Metallb => "metallb-system",
-        ComponentName::Longhorn => "longhorn-system",
-        ComponentName::Flux => "flux-system",
-    }
+    row(component).namespace
 }
 
 /// The objects of a component's manifest, as a castle needs them.
@@ -69,12 +65,7 @@ pub fn namespace(component: ComponentName) -> &'static str {
 pub fn adapt(component: ComponentName, objects: &[Object], fit: &Fit) -> Result<Vec<Object>, PatchError> {
     let mut objects = Objects::new(component, objects);
     objects.without_helm();
-    match component {
-        ComponentName::ExternalSecrets => external_secrets::adapt(&mut objects)?,
-        ComponentName::Metallb => metallb::adapt(&mut objects, fit)?,
-        ComponentName::Longhorn => longhorn::adapt(&mut objects, fit)?,
-        ComponentName::Flux => flux::adapt(&mut objects, fit)?,
-    }
+    (row(component).adapt)(&mut objects, fit)?;
     objects.finish()
 }
 

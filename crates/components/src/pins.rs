@@ -3,6 +3,7 @@
 use castle_spec::ComponentName;
 use castle_spec::values::ComponentVersion;
 
+use crate::known::row;
 use crate::source::{Entry, Source};
 
 /// How a manifest came to be.
@@ -73,18 +74,7 @@ pub const PINS: [Pin; 5] = [
 /// Where upstream publishes the manifest of a version.
 #[must_use]
 pub fn upstream(component: ComponentName, version: &ComponentVersion) -> String {
-    match component {
-        ComponentName::ExternalSecrets => format!(
-            "https://github.com/external-secrets/external-secrets/releases/download/{version}/external-secrets.yaml"
-        ),
-        ComponentName::Metallb => {
-            format!("https://raw.githubusercontent.com/metallb/metallb/{version}/config/manifests/metallb-native.yaml")
-        }
-        ComponentName::Longhorn => {
-            format!("https://raw.githubusercontent.com/longhorn/longhorn/{version}/deploy/longhorn.yaml")
-        }
-        ComponentName::Flux => format!("https://github.com/fluxcd/flux2/releases/download/{version}/install.yaml"),
-    }
+    (row(component).upstream)(version)
 }
 
 /// The manifest of a version that castle was tested with, if it was.

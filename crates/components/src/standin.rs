@@ -5,20 +5,12 @@ use castle_kubernetes::model::{Object, manifest};
 use castle_spec::ComponentName;
 use serde_json::{Map, Value, json};
 
-/// The files, in which a document of kind `Definitions` stands for many definitions of kinds.
-fn file(component: ComponentName) -> &'static str {
-    match component {
-        ComponentName::ExternalSecrets => include_str!("standin/external-secrets.yaml"),
-        ComponentName::Metallb => include_str!("standin/metallb.yaml"),
-        ComponentName::Longhorn => include_str!("standin/longhorn.yaml"),
-        ComponentName::Flux => include_str!("standin/flux.yaml"),
-    }
-}
+use crate::known::row;
 
-/// The manifest of a component.
+/// The manifest of a component. A document of kind `Definitions` in its file stands for many definitions of kinds.
 #[must_use]
 pub fn text(component: ComponentName) -> String {
-    let documents = castle_yaml::parse(file(component)).unwrap_or_default();
+    let documents = castle_yaml::parse(row(component).stand_in).unwrap_or_default();
     let written: Vec<String> = documents
         .iter()
         .flat_map(

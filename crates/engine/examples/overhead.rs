@@ -26,6 +26,7 @@ struct Switch {
 impl Step for Switch {
     type Needs = (Vec<Arc<()>>,);
     type Observed = bool;
+    type Action = ();
     type Output = ();
 
     fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<bool, Fault>> {
@@ -33,14 +34,14 @@ impl Step for Switch {
     }
 
     fn decide(&self, _: &Self::Needs, on: &bool) -> Decision {
-        if *on { Decision::Nothing } else { Decision::Change(Change::new("switch-on", Impact::Create)) }
+        if *on { Decision::Nothing } else { Decision::Act((), Change::new("switch-on", Impact::Create)) }
     }
 
     fn act<'a>(
         &'a self,
         _: &'a Self::Needs,
         _: &'a bool,
-        _: &'a Change,
+        (): &'a (),
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         self.on.store(true, Ordering::Relaxed);

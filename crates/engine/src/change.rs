@@ -74,7 +74,8 @@ impl fmt::Display for Difference {
 /// One effect that brings what is nearer to what is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// What is done, in a word that tells it from the step's other effects: `clone`, `resize`, `start`.
+    /// What is done, in a word that tells it from the step's other effects: `clone`, `resize`, `start`. The name of the effect is made of it,
+    /// so a word that has been used stays what it is.
     pub verb: String,
     /// What that means for what exists.
     pub impact: Impact,
@@ -99,9 +100,9 @@ impl Change {
 
 /// What a step makes of what it observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum Decision<A = ()> {
     /// All is as wanted.
     Nothing,
-    /// This comes next.
-    Change(Change),
+    /// This comes next: what the step does, and what that is to others.
+    Act(A, Change),
 }

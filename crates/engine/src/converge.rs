@@ -9,7 +9,7 @@ use std::time::Duration;
 use castle_seams::{Clock, Entropy, spoken};
 use tokio::sync::watch;
 
-use crate::change::{Change, Decision};
+use crate::change::Change;
 use crate::erased::{AnyGate, AnyStep, Seen};
 use crate::event::{EVENT_VERSION, Event, Listener, Outcome, What};
 use crate::fault::{Class, Fault};
@@ -118,15 +118,12 @@ impl Shared<'_> {
                 },
             };
             let output = seen.output.take();
-            let change = match &seen.decision {
-                Decision::Change(change) => change,
-                Decision::Nothing => {
-                    self.note_seen(pending.take());
-                    if let Some(output) = output {
-                        self.outputs.give(node.slot, output);
-                    }
-                    return Outcome::Done { effects };
+            let Some(change) = &seen.change else {
+                self.note_seen(pending.take());
+                if let Some(output) = output {
+                    self.outputs.give(node.slot, output);
                 }
+                return Outcome::Done { effects };
             };
             if !may_act {
                 // Only where nothing is ever changed may what is not there yet be built upon.
@@ -201,7 +198,7 @@ impl Shared<'_> {
         }
         self.tell(|| What::StepActing { step: node.id.clone(), change: change.clone() });
         *effects += 1;
-        let result = step.act(&self.outputs, seen, change, &Operation { id: operation.clone(), epoch }).await;
+        let result = step.act(&self.outputs, seen, &Operation { id: operation.clone(), epoch }).await;
         match result {
             Ok(()) => {
                 self.note(|journal| journal.did(operation));

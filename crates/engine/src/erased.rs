@@ -6,16 +6,18 @@ use std::time::Duration;
 use castle_seams::BoxFuture;
 
 use crate::change::{Change, Decision};
-use crate::fault::{Class, Fault};
+use crate::fault::Fault;
 use crate::step::{Closed, Gate, Operation, Step, Verdict};
 use crate::value::{Needs, Outputs, Value};
 
 /// What a look at a step's part of the world came to.
 pub(crate) struct Seen {
-    pub(crate) decision: Decision,
+    /// What comes next, if anything does.
+    pub(crate) change: Option<Change>,
     /// What the step gives, if there is nothing left to do; otherwise what it will give, if that is known.
     pub(crate) output: Option<Value>,
-    observed: Box<dyn Any + Send + Sync>,
+    /// What was observed, and the action that was decided on: of the step's own types.
+    decided: Box<dyn Any + Send + Sync>,
 }
 
 pub(crate) trait AnyStep: Send + Sync {
@@ -29,7 +31,6 @@ pub(crate) trait AnyStep: Send + Sync {
         &'a self,
         outputs: &'a Outputs,
         seen: &'a Seen,
-        change: &'a Change,
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>>;
 }
@@ -52,10 +53,7 @@ pub(crate) struct With<N, S> {
 impl<N: Needs, S> With<N, S> {
     /// The scheduler starts nothing before its needs are met, so this does not fail.
     fn needs(&self, outputs: &Outputs) -> Result<N::Values, Fault> {
-        outputs.fetch(&self.needs).ok_or_else(|| {
-            Fault::new(Class::Final, "the engine", "a step was started before its needs were met")
-                .next("this is a bug in castle: please report it")
-        })
+        outputs.fetch(&self.needs).ok_or_else(|| Fault::defect("a step was started before its needs were met"))
     }
 }
 
@@ -76,13 +74,12 @@ impl<N: Needs, S: Step<Needs = N::Values>> AnyStep for With<N, S> {
         Box::pin(async move {
             let needs = self.needs(outputs)?;
             let observed = self.inner.observe(&needs).await?;
-            let decision = self.inner.decide(&needs, &observed);
-            let output = match &decision {
-                Decision::Nothing => Some(self.inner.output(&needs, &observed)),
-                Decision::Change(change) => self.inner.expect(&needs, &observed, change),
+            let (action, change, output) = match self.inner.decide(&needs, &observed) {
+                Decision::Nothing => (None, None, Some(self.inner.output(&needs, &observed))),
+                Decision::Act(action, change) => (Some(action), Some(change), self.inner.expect(&needs, &observed)),
             };
             let output = output.map(|output| outputs.value(output));
-            Ok(Seen { decision, output, observed: Box::new(observed) })
+            Ok(Seen { change, output, decided: Box::new((observed, action)) })
         })
     }
 
@@ -90,14 +87,13 @@ impl<N: Needs, S: Step<Needs = N::Values>> AnyStep for With<N, S> {
         &'a self,
         outputs: &'a Outputs,
         seen: &'a Seen,
-        change: &'a Change,
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             let needs = self.needs(outputs)?;
-            match seen.observed.downcast_ref::<S::Observed>() {
-                Some(observed) => self.inner.act(&needs, observed, change, operation).await,
-                None => Ok(()),
+            match seen.decided.downcast_ref::<(S::Observed, Option<S::Action>)>() {
+                Some((observed, Some(action))) => self.inner.act(&needs, observed, action, operation).await,
+                _ => Err(Fault::defect("a step was to act that had not decided on anything")),
             }
         })
     }

@@ -65,6 +65,13 @@ impl Fault {
         Self { guarded: true, ..Self::new(Class::Final, subject, evidence) }
     }
 
+    /// That castle itself is at fault: what cannot be has come to be. It goes no further rather than pass over it.
+    pub fn defect(what: &str) -> Self {
+        Self::new(Class::Final, "castle", format!("a defect of castle: {what}")).next(
+            "please report it, with what was printed; running the same command again changes nothing that is done",
+        )
+    }
+
     /// Whether trying again can help at all.
     #[must_use]
     pub fn is_final(&self) -> bool {

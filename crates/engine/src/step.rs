@@ -26,6 +26,8 @@ pub trait Step: Send + Sync + 'static {
     type Needs: Send + Sync + 'static;
     /// What looking tells.
     type Observed: Send + Sync + 'static;
+    /// What it may do: one of its effects, with what doing it takes. Nothing to tell apart where there is only one.
+    type Action: Send + Sync + 'static;
     /// What this step gives to others.
     type Output: Send + Sync + 'static;
 
@@ -38,7 +40,7 @@ pub trait Step: Send + Sync + 'static {
     }
 
     /// What comes next, from what was seen alone.
-    fn decide(&self, needs: &Self::Needs, observed: &Self::Observed) -> Decision;
+    fn decide(&self, needs: &Self::Needs, observed: &Self::Observed) -> Decision<Self::Action>;
 
     /// Does the one thing decided on. The engine has written down that it will, and looks again afterwards whatever this
     /// returns.
@@ -46,13 +48,13 @@ pub trait Step: Send + Sync + 'static {
         &'a self,
         needs: &'a Self::Needs,
         observed: &'a Self::Observed,
-        change: &'a Change,
+        action: &'a Self::Action,
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>>;
 
-    /// What this step will give once `change` and all that follows it are done, as far as that is known beforehand. A plan
-    /// goes on from it; a run that changes things never does.
-    fn expect(&self, _needs: &Self::Needs, _observed: &Self::Observed, _change: &Change) -> Option<Self::Output> {
+    /// What this step will give once it has done what there is to do, as far as that is known beforehand. A plan goes on from it; a
+    /// run that changes things never does.
+    fn expect(&self, _needs: &Self::Needs, _observed: &Self::Observed) -> Option<Self::Output> {
         None
     }
 

@@ -23,10 +23,10 @@ pub use component::{install, install_unless, prune_step, record_step, remove, se
 pub use expect::{Authority, Expect, Test, Unmet};
 pub use give::give;
 pub use inventory::{Record, all_recorded, recorded};
-pub use leave::{Back, Drain, Drained, Empty, Left, Missed, Others};
+pub use leave::{Back, Drain, Drained, Draining, Empty, Left, Missed, Others, Settling};
 pub use ownership::{inventories, rivals, survey};
 pub use proof::{PodSeen, Proof, Seen, prove};
-pub use prune::Prune;
+pub use prune::{Prune, Pruning};
 pub use ready::Ready;
 pub use reopen::unopened;
 pub use sources::{Waiting, declared};

@@ -108,6 +108,7 @@ impl Step for NoteInState {
     type Needs = (Arc<Quorum>,);
     /// Whether there is something to write.
     type Observed = bool;
+    type Action = ();
     type Output = ();
 
     fn observe<'a>(&'a self, (quorum,): &'a Self::Needs) -> BoxFuture<'a, Result<bool, Fault>> {
@@ -119,7 +120,7 @@ impl Step for NoteInState {
             false => Decision::Nothing,
             true => {
                 let change = Change::new("note", Impact::InPlace);
-                Decision::Change(change.differing("state", None, Some("etcd has begun".to_owned())))
+                Decision::Act((), change.differing("state", None, Some("etcd has begun".to_owned())))
             }
         }
     }
@@ -128,13 +129,13 @@ impl Step for NoteInState {
         &'a self,
         _: &'a Self::Needs,
         _: &'a bool,
-        _: &'a Change,
+        (): &'a (),
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(self.0.note_begun(true, operation.epoch))
     }
 
-    fn expect(&self, _: &Self::Needs, _: &bool, _: &Change) -> Option<()> {
+    fn expect(&self, _: &Self::Needs, _: &bool) -> Option<()> {
         Some(())
     }
 

@@ -224,6 +224,7 @@ impl Chore {
 impl Step for Chore {
     type Needs = (Arc<Api>,);
     type Observed = Vec<Object>;
+    type Action = ();
     type Output = Present;
 
     fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Vec<Object>, Fault>> {
@@ -238,14 +239,14 @@ impl Step for Chore {
         let named = |change: Change, object: &Object| {
             change.differing(&object.key().to_string(), Some(is.to_owned()), Some(wanted.to_owned()))
         };
-        Decision::Change(objects.iter().fold(Change::new(verb, impact), named))
+        Decision::Act((), objects.iter().fold(Change::new(verb, impact), named))
     }
 
     fn act<'a>(
         &'a self,
         (api,): &'a Self::Needs,
         objects: &'a Vec<Object>,
-        _: &'a Change,
+        (): &'a (),
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
@@ -256,7 +257,7 @@ impl Step for Chore {
         })
     }
 
-    fn expect(&self, _: &Self::Needs, _: &Vec<Object>, _: &Change) -> Option<Present> {
+    fn expect(&self, _: &Self::Needs, _: &Vec<Object>) -> Option<Present> {
         Some(Present)
     }
 

@@ -17,6 +17,7 @@
 
 pub mod beginning;
 pub mod cluster;
+mod components;
 pub mod doctor;
 pub mod engine;
 pub mod foreign;
@@ -37,8 +38,9 @@ mod turns;
 pub mod unwanted;
 pub mod vault;
 
+pub use components::removable;
 pub use inside::Inside;
-pub use names::layer_of;
+pub use names::{LAYERS, layer_of};
 pub use placement::{Crowded, Placed, Why, place};
 pub use site::Site;
 pub use survey::{Survey, survey};

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use castle_engine::{Layer, StepId};
 use castle_spec::{Castle, ComponentName};
 
+use crate::components::row;
+
 /// The ClusterSecretStore that reads the castle's vault.
 pub const STORE: &str = "infisical";
 /// The namespace of Flux, and in it the GitRepository, the first Kustomization and the Secret that opens the repository.
@@ -36,15 +38,13 @@ pub fn variables(castle: &Castle) -> BTreeMap<String, String> {
     std::iter::once(own).chain(more).collect()
 }
 
+/// The layers, from below.
+pub const LAYERS: [&str; 6] = ["secrets", "platform", "engine", "networking", "storage", "gitops"];
+
 /// The layer that a component belongs to.
 #[must_use]
 pub fn layer_of(component: ComponentName) -> &'static str {
-    match component {
-        ComponentName::ExternalSecrets => "engine",
-        ComponentName::Metallb => "networking",
-        ComponentName::Longhorn => "storage",
-        ComponentName::Flux => "gitops",
-    }
+    row(component).layer
 }
 
 /// The name of a step or gate.

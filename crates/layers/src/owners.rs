@@ -6,36 +6,15 @@ use std::time::Duration;
 
 use castle_engine::{Fault, Gate, GraphBuilder, Handle, Place, StepId, Verdict};
 use castle_kubernetes::client::Api;
-use castle_kubernetes::model::{Key, Mark};
+use castle_kubernetes::model::Mark;
 use castle_kubernetes::steps::{Keeper, Known, Present, Tenure, tenures};
 use castle_seams::BoxFuture;
 use castle_spec::model::ComponentOwner;
 use castle_spec::{Castle, ComponentName};
 use tokio::sync::OnceCell;
 
+use crate::components::row;
 use crate::names::{id, layer_of};
-
-/// What a component is known by, whoever has installed it.
-fn signs(name: ComponentName) -> [Key; 2] {
-    let definition = |name: &str| Key::new("apiextensions.k8s.io", "CustomResourceDefinition", "", name);
-    let workload = |kind: &str, namespace: &str, name: &str| Key::new("apps", kind, namespace, name);
-    match name {
-        ComponentName::ExternalSecrets => [
-            definition("externalsecrets.external-secrets.io"),
-            workload("Deployment", "external-secrets", "external-secrets"),
-        ],
-        ComponentName::Metallb => {
-            [definition("ipaddresspools.metallb.io"), workload("Deployment", "metallb-system", "controller")]
-        }
-        ComponentName::Longhorn => {
-            [definition("volumes.longhorn.io"), workload("DaemonSet", "longhorn-system", "longhorn-manager")]
-        }
-        ComponentName::Flux => [
-            definition("kustomizations.kustomize.toolkit.fluxcd.io"),
-            workload("Deployment", "flux-system", "kustomize-controller"),
-        ],
-    }
-}
 
 /// The components of a castle, for the arbiter: who is to keep each, and what it is known by.
 #[must_use]
@@ -43,7 +22,7 @@ pub fn known(castle: &Castle) -> Vec<Known> {
     let one = |name: ComponentName, owner: ComponentOwner| Known {
         mark: Mark::new(castle.castle.as_str(), layer_of(name), name.word()),
         keeper: keeper(owner),
-        objects: signs(name).into(),
+        objects: row(name).signs().into(),
         name: (name != ComponentName::Flux).then(|| name.word().to_owned()),
     };
     castle.wanted_components().iter().map(|wanted| one(wanted.name, wanted.owner)).collect()

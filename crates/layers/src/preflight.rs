@@ -8,16 +8,15 @@ use std::collections::BTreeMap;
 use castle_components::pins::pin;
 use castle_engine::{Class, Fault};
 use castle_gitops::git::GitError;
-use castle_gitops::{
-    Component, EXTERNAL_SECRETS, FLUX, IMAGE_AUTOMATION, LONGHORN, METALLB, SOURCE_WATCHER, Taken, World,
-};
+use castle_gitops::{FLUX, IMAGE_AUTOMATION, SOURCE_WATCHER, Taken, World};
 use castle_kubernetes::model::Object;
 use castle_secrets::Secret;
 use castle_spec::model::ComponentOwner;
 use castle_spec::values::SecretReference;
 use castle_spec::{Castle, ComponentName, Node};
 
-use crate::names::{self, AGE_KEY, FLUX_SYSTEM, FROM_VAULT, POOL, STORE, VARIABLES};
+use crate::components::row;
+use crate::names::{self, AGE_KEY, FLUX_SYSTEM, FROM_VAULT, VARIABLES};
 
 /// What a castle is given beside its file, as far as a repository can rely on it or collide with it.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +45,7 @@ pub fn world(castle: &Castle, given: &Given<'_>) -> World {
     // Whoever has a repository judged has a Flux that will follow it, even if the file does not say so.
     world.find(&FLUX);
     for wanted in wanted {
-        let component = known(wanted.name);
+        let component = row(wanted.name).offers;
         own_objects(&mut world, wanted.name);
         if wanted.owner == ComponentOwner::Flux {
             world.expected.push(component);
@@ -115,28 +114,12 @@ fn taken(castle: &Castle, nodes: &[Node]) -> Vec<Taken> {
     pool.into_iter().chain(vip).chain([gateway]).chain(nodes).collect()
 }
 
-fn known(name: ComponentName) -> Component {
-    match name {
-        ComponentName::ExternalSecrets => EXTERNAL_SECRETS,
-        ComponentName::Metallb => METALLB,
-        ComponentName::Longhorn => LONGHORN,
-        ComponentName::Flux => FLUX,
-    }
-}
-
 /// What castle makes beside a component, whoever installs that.
 fn own_objects(world: &mut World, name: ComponentName) {
-    match name {
-        ComponentName::ExternalSecrets => {
-            world.stores.insert(STORE.to_owned());
-            world.own("castle", "external-secrets.io", "ClusterSecretStore", "", STORE);
-        }
-        ComponentName::Metallb => {
-            for kind in ["IPAddressPool", "L2Advertisement"] {
-                world.own("castle", "metallb.io", kind, METALLB.namespace, POOL);
-            }
-        }
-        ComponentName::Longhorn | ComponentName::Flux => {}
+    let row = row(name);
+    world.stores.extend(row.store.map(str::to_owned));
+    for (group, kind, namespace, name) in row.own {
+        world.own("castle", group, kind, namespace, name);
     }
 }
 

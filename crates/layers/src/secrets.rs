@@ -258,9 +258,19 @@ struct Seen {
     origin: Origin,
 }
 
+/// Where the secrets that are written down come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Founding {
+    /// They were given, or found in the vault.
+    Import,
+    /// They are made now.
+    Mint,
+}
+
 impl Step for MintBundle {
     type Needs = ();
     type Observed = Seen;
+    type Action = Founding;
     type Output = Keys;
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Seen, Fault>> {
@@ -286,11 +296,11 @@ impl Step for MintBundle {
         })
     }
 
-    fn decide(&self, (): &(), seen: &Seen) -> Decision {
+    fn decide(&self, (): &(), seen: &Seen) -> Decision<Founding> {
         match seen.origin {
             Origin::State => Decision::Nothing,
-            Origin::Given => Decision::Change(Change::new("import", Impact::Create)),
-            Origin::Minted => Decision::Change(Change::new("mint", Impact::Create)),
+            Origin::Given => Decision::Act(Founding::Import, Change::new("import", Impact::Create)),
+            Origin::Minted => Decision::Act(Founding::Mint, Change::new("mint", Impact::Create)),
         }
     }
 
@@ -298,25 +308,27 @@ impl Step for MintBundle {
         &'a self,
         (): &'a (),
         seen: &'a Seen,
-        _: &'a Change,
+        action: &'a Founding,
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let bundle = match seen.origin {
-                Origin::Minted => self.mint(self.options.service_account).await?,
-                Origin::State | Origin::Given => seen.keys.bundle.clone(),
+            let Some(state) = &self.room.state else {
+                return Err(Fault::defect("secrets were to be kept where no state is open"));
+            };
+            let bundle = match action {
+                Founding::Mint => self.mint(self.options.service_account).await?,
+                Founding::Import => seen.keys.bundle.clone(),
             };
             // What the vault knows of the etcd of this life is worth keeping.
             let saved = self.room.saved().await.transpose()?.and_then(|saved| saved.beginning);
             let beginning = saved.unwrap_or_else(|| self.room.to_begin());
             let payload = payload(self.room.generation, &bundle.save(), &beginning);
-            let Some(state) = &self.room.state else { return Ok(()) };
             let mut state = state.lock().await;
             state.write(&layer(), payload, operation.epoch).await.map(|_| ()).map_err(|error| fault(&error))
         })
     }
 
-    fn expect(&self, (): &(), seen: &Seen, _: &Change) -> Option<Keys> {
+    fn expect(&self, (): &(), seen: &Seen) -> Option<Keys> {
         Some(seen.keys.clone())
     }
 

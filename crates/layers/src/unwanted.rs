@@ -11,6 +11,7 @@ use castle_kubernetes::steps::{Present, all_recorded, prune_step, remove};
 use castle_seams::BoxFuture;
 use castle_spec::{Castle, ComponentName};
 
+use crate::components::row;
 use crate::inside::Inside;
 use crate::names::FLUX_SYSTEM;
 use crate::names::{id, layer_of};
@@ -20,13 +21,7 @@ pub type Leftovers = Arc<Mutex<BTreeMap<ComponentName, usize>>>;
 
 /// What castle makes of a component, in the order it is removed in.
 fn marks(inside: &Inside<'_>, component: ComponentName) -> Vec<Mark> {
-    let beside: &[&str] = match component {
-        ComponentName::ExternalSecrets => &["store"],
-        ComponentName::Metallb => &["advertisement", "pool"],
-        ComponentName::Longhorn => &[],
-        ComponentName::Flux => &["sync", "inputs"],
-    };
-    let names = beside.iter().copied().chain([component.word()]);
+    let names = row(component).beside.iter().copied().chain([component.word()]);
     names.map(|name| inside.mark(layer_of(component), name)).collect()
 }
 
@@ -38,22 +33,14 @@ pub fn of(castle: &Castle) -> impl Iterator<Item = ComponentName> {
 
 /// How to be rid of a component that is wanted no more.
 #[must_use]
-pub fn way_out(component: ComponentName) -> &'static str {
-    match component {
-        ComponentName::ExternalSecrets => "castle up --remove external-secrets",
-        ComponentName::Metallb => "castle up --remove metallb",
-        ComponentName::Flux => "castle up --remove flux",
-        ComponentName::Longhorn => {
-            "castle does not remove what holds volumes: move the data, then uninstall Longhorn as its own documentation says, and \
-             kubectl delete configmap --namespace kube-system castle-storage-longhorn"
-        }
-    }
+pub fn way_out(component: ComponentName) -> String {
+    row(component).stays.map_or_else(|| format!("castle up --remove {component}"), str::to_owned)
 }
 
 /// Removes those of the unwanted components that were named, and looks for the others.
 pub fn raise(graph: &mut GraphBuilder, inside: &Inside<'_>, removal: &[ComponentName], found: &Leftovers) {
     let (removed, left): (Vec<_>, Vec<_>) =
-        of(inside.castle).partition(|name| removal.contains(name) && *name != ComponentName::Longhorn);
+        of(inside.castle).partition(|name| removal.contains(name) && row(*name).stays.is_none());
     if !left.is_empty() {
         let gate = Noticed { castle: inside.castle.castle.as_str().to_owned(), left, found: found.clone() };
         graph.gate(id("platform", "components", "unwanted"), Place::default(), (inside.api.clone(),), gate);

@@ -22,11 +22,11 @@ use crate::client::{Contact, Hush, Node, PORT, Trust};
 
 pub use answers::Answers;
 pub use bootstrap::{Begun, Bootstrap, Quorum, holder};
-pub use configure::{APPLY, Compose, Configure, Configured, How, Machine, Objection, Sight};
+pub use configure::{APPLY, Compose, Configure, Configured, Configuring, How, Machine, Objection, Sight};
 pub use etcd::{Remembered, UNSEEN, alone, keep_a_copy};
 pub use identity::MachineUuid;
 pub use keys::Keys;
-pub use members::{ForgetMember, Joined, Left, Members, Vanished, leader};
+pub use members::{ForgetMember, Forgetting, Joined, Left, Members, Vanished, leader};
 pub use release::Release;
 
 /// How nodes are reached.

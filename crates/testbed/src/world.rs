@@ -190,9 +190,25 @@ pub struct ThingStep {
 /// The things that are made before this one.
 type Before = (Vec<Arc<String>>,);
 
+/// What is done to a thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doing {
+    /// It comes to be.
+    Create,
+    /// It goes.
+    Remove,
+    /// It gets its firmware, and restarts.
+    Flash,
+    /// It gets its size.
+    Resize,
+    /// One more member is rolled: then so many are.
+    Roll(u32),
+}
+
 impl Step for ThingStep {
     type Needs = Before;
     type Observed = Option<Owned>;
+    type Action = Doing;
     type Output = String;
 
     fn observe<'a>(&'a self, _: &'a Before) -> BoxFuture<'a, Result<Self::Observed, Fault>> {
@@ -202,22 +218,27 @@ impl Step for ThingStep {
         }))
     }
 
-    fn decide(&self, _: &Before, observed: &Self::Observed) -> Decision {
-        let number = |field: &str, is: u32, wanted: u32, verb: &str, impact| {
+    fn decide(&self, _: &Before, observed: &Self::Observed) -> Decision<Doing> {
+        let number = |doing, field: &str, (is, wanted): (u32, u32), (verb, impact): (&str, Impact)| {
             let change = Change::new(verb, impact).differing(field, Some(is.to_string()), Some(wanted.to_string()));
-            (is != wanted).then_some(Decision::Change(change))
+            (is != wanted).then_some(Decision::Act(doing, change))
         };
         match (observed, &self.wanted) {
             (None, None) => Decision::Nothing,
-            (None, Some(_)) => Decision::Change(Change::new("create", Impact::Create)),
-            (Some(_), None) => Decision::Change(Change::new("destroy", Impact::Destroy)),
-            (Some((is, _)), Some(wanted)) => number("kind", is.kind, wanted.kind, "remove", Impact::Replace)
-                .or_else(|| number("firmware", is.firmware, wanted.firmware, "flash", Impact::Reboot))
-                .or_else(|| number("size", is.size, wanted.size, "resize", Impact::InPlace))
-                .or_else(|| {
-                    number("members", is.members, wanted.members, &format!("roll-{}", is.members + 1), Impact::Rolling)
-                })
-                .unwrap_or(Decision::Nothing),
+            (None, Some(_)) => Decision::Act(Doing::Create, Change::new("create", Impact::Create)),
+            (Some(_), None) => Decision::Act(Doing::Remove, Change::new("destroy", Impact::Destroy)),
+            (Some((is, _)), Some(wanted)) => {
+                number(Doing::Remove, "kind", (is.kind, wanted.kind), ("remove", Impact::Replace))
+                    .or_else(|| {
+                        number(Doing::Flash, "firmware", (is.firmware, wanted.firmware), ("flash", Impact::Reboot))
+                    })
+                    .or_else(|| number(Doing::Resize, "size", (is.size, wanted.size), ("resize", Impact::InPlace)))
+                    .or_else(|| {
+                        let (next, verb) = (is.members + 1, format!("roll-{}", is.members + 1));
+                        number(Doing::Roll(next), "members", (is.members, wanted.members), (&verb, Impact::Rolling))
+                    })
+                    .unwrap_or(Decision::Nothing)
+            }
         }
     }
 
@@ -225,7 +246,7 @@ impl Step for ThingStep {
         &'a self,
         _: &'a Before,
         _: &'a Self::Observed,
-        change: &'a Change,
+        doing: &'a Doing,
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(self.world.call(&self.name, move |state| {
@@ -234,25 +255,21 @@ impl Step for ThingStep {
             }
             let until = self.world.clock.monotonic() + Duration::from_millis(self.world.weather.lag_ms);
             state.stale.insert(self.name.clone(), (until, state.things.get(&self.name).cloned()));
-            *state.effects.entry(format!("{} {}", self.name, change.verb)).or_default() += 1;
+            *state.effects.entry(format!("{} {doing:?}", self.name)).or_default() += 1;
             let wanted = self.wanted.clone().unwrap_or_default();
-            match change.verb.as_str() {
-                "create" => {
+            let thing = state.things.get_mut(&self.name).map(|(thing, _)| thing);
+            match (doing, thing) {
+                (Doing::Create, _) => {
                     let born = Thing { members: 0, ..wanted };
                     state.things.insert(self.name.clone(), (born, operation.id.to_string()));
                 }
-                "destroy" | "remove" => {
+                (Doing::Remove, _) => {
                     state.things.remove(&self.name);
                 }
-                verb => {
-                    if let Some((thing, _)) = state.things.get_mut(&self.name) {
-                        match verb {
-                            "flash" => thing.firmware = wanted.firmware,
-                            "resize" => thing.size = wanted.size,
-                            _ => thing.members += 1,
-                        }
-                    }
-                }
+                (Doing::Flash, Some(thing)) => thing.firmware = wanted.firmware,
+                (Doing::Resize, Some(thing)) => thing.size = wanted.size,
+                (Doing::Roll(_), Some(thing)) => thing.members += 1,
+                (Doing::Flash | Doing::Resize | Doing::Roll(_), None) => {}
             }
         }))
     }

@@ -47,7 +47,7 @@ const WHY_NOT_FLUX: &str = "Flux follows the Git repository because castle has t
 )]
 pub(crate) struct HandoverArgs {
     /// The component
-    #[arg(value_parser = ["external-secrets", "metallb", "longhorn", "flux"])]
+    #[arg(value_parser = ComponentName::ALL.map(ComponentName::word))]
     component: String,
     /// A castle.yaml, or the folder it is in
     #[arg(default_value = ".")]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::addresses;
 use crate::closing::{irreplaceable, tell_irreplaceable};
+use crate::components;
 use crate::doors::Doors;
 use crate::drive::{problems, remembered};
 use crate::furnish::Unwanted;
@@ -41,7 +42,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Plan the removal of this component, which castle.yaml wants no more; may be given more than once
-    #[arg(long, value_name = "COMPONENT", value_parser = ["external-secrets", "metallb", "flux"])]
+    #[arg(long, value_name = "COMPONENT", value_parser = components::removable())]
     remove: Vec<String>,
 }
 

@@ -6,7 +6,7 @@ use castle_engine::{Impact, Outcome, Report, StepId};
 use castle_layers::cluster::Rolling;
 use castle_layers::gitops::{Following, Weight};
 use castle_layers::platform::{Doomed, Whose};
-use castle_layers::{cluster, gitops, layer_of, platform};
+use castle_layers::{LAYERS, cluster, gitops, layer_of, platform};
 use castle_spec::model::ComponentOwner;
 use clap::Args;
 use serde_json::{Value, json};
@@ -27,7 +27,6 @@ const LEFT_OUT: &str = "not in the file any more";
 const UNSEEN: &str = "What is inside of the cluster was not looked at";
 
 /// All layers, in the order they stand on each other.
-const LAYERS: [&str; 6] = ["secrets", "platform", "engine", "networking", "storage", "gitops"];
 
 /// Show the nodes of a castle, its cluster, and what is in it, as they are now
 #[derive(Debug, Args)]

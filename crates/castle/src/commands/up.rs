@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use castle_engine::{Chosen, Fence, Layer, Outcome, Report, Taking};
 use castle_layers::platform;
-use castle_layers::{Survey, gitops};
+use castle_layers::{LAYERS, Survey, gitops};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -13,6 +13,7 @@ use crate::addresses;
 use crate::closing::{irreplaceable, tell_irreplaceable};
 use crate::commands::down::timeout;
 use crate::commands::rebirth;
+use crate::components;
 use crate::doors::Doors;
 use crate::drive::{conclude, problems};
 use crate::furnish::Unwanted;
@@ -35,7 +36,7 @@ pub(crate) struct UpArgs {
     #[arg(default_value = ".")]
     path: PathBuf,
     /// Change only this layer, and look at the others; may be given more than once
-    #[arg(long, value_name = "LAYER", value_parser = ["secrets", "platform", "engine", "networking", "storage", "gitops"])]
+    #[arg(long, value_name = "LAYER", value_parser = LAYERS)]
     layer: Vec<String>,
     /// Look at every guest in full, even where the list of all guests shows nothing wrong
     #[arg(long)]
@@ -50,7 +51,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["layer", "deep"])]
     plan: Option<PathBuf>,
     /// Remove this component, which castle.yaml wants no more; may be given more than once
-    #[arg(long, value_name = "COMPONENT", value_parser = ["external-secrets", "metallb", "flux"])]
+    #[arg(long, value_name = "COMPONENT", value_parser = components::removable())]
     remove: Vec<String>,
     /// Do not ask before nodes are removed that the file does not name any more
     #[arg(long)]

@@ -28,6 +28,7 @@ type Before = (Vec<Arc<PathBuf>>,);
 impl Step for FileStep {
     type Needs = Before;
     type Observed = bool;
+    type Action = ();
     type Output = PathBuf;
 
     fn observe<'a>(&'a self, _: &'a Before) -> BoxFuture<'a, Result<bool, Fault>> {
@@ -35,16 +36,10 @@ impl Step for FileStep {
     }
 
     fn decide(&self, _: &Before, exists: &bool) -> Decision {
-        if *exists { Decision::Nothing } else { Decision::Change(Change::new("make", Impact::Create)) }
+        if *exists { Decision::Nothing } else { Decision::Act((), Change::new("make", Impact::Create)) }
     }
 
-    fn act<'a>(
-        &'a self,
-        _: &'a Before,
-        _: &'a bool,
-        _: &'a Change,
-        _: &'a Operation,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
+    fn act<'a>(&'a self, _: &'a Before, _: &'a bool, (): &'a (), _: &'a Operation) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async {
             SystemClock::new().sleep(self.slow).await;
             if std::fs::File::create_new(&self.path).is_err() {

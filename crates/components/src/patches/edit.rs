@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{PatchError, namespace};
 
 /// The objects of a component.
-pub(super) struct Objects {
+pub(crate) struct Objects {
     pub(super) component: ComponentName,
     pub(super) all: Vec<Value>,
 }

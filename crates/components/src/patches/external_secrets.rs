@@ -10,7 +10,7 @@ const IN_NAMESPACES: [&str; 6] = ["ServiceAccount", "Secret", "Role", "RoleBindi
 const DEPLOYMENTS: [&str; 3] = ["external-secrets", "external-secrets-cert-controller", "external-secrets-webhook"];
 const WEBHOOKS: [&str; 2] = ["secretstore-validate", "externalsecret-validate"];
 
-pub(super) fn adapt(objects: &mut Objects) -> Result<(), PatchError> {
+pub(crate) fn adapt(objects: &mut Objects) -> Result<(), PatchError> {
     let new = namespace(objects.component);
     let told = &objects.one("Deployment", DEPLOYMENTS[0], PURPOSE)?["metadata"]["namespace"];
     let old = told.as_str().unwrap_or("default").to_owned();

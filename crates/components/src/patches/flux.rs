@@ -23,7 +23,7 @@ const EXTRA: [(&str, &str); 3] = [
 /// What each controller asks for in a small castle; they work in bursts.
 const SMALL_CPU: &str = "10m";
 
-pub(super) fn adapt(objects: &mut Objects, fit: &Fit) -> Result<(), PatchError> {
+pub(crate) fn adapt(objects: &mut Objects, fit: &Fit) -> Result<(), PatchError> {
     let images: &[&str] = if fit.has_image_automation { &IMAGE_CONTROLLERS } else { &[] };
     let watcher = fit.has_source_watcher.then_some(WATCHER);
     let wanted: Vec<&str> = CONTROLLERS.iter().chain(images).copied().chain(watcher).collect();

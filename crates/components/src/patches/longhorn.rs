@@ -19,7 +19,7 @@ const SETTINGS: &str = "set copies, data path and reserves";
 const CLASS: &str = "set the copies of volumes that Pods claim";
 const SMALL: &str = "fit it into a small castle";
 
-pub(super) fn adapt(objects: &mut Objects, fit: &Fit) -> Result<(), PatchError> {
+pub(crate) fn adapt(objects: &mut Objects, fit: &Fit) -> Result<(), PatchError> {
     objects.privilege()?;
     let replicas = fit.replicas.to_string();
     let engines = |value: &str| Value::String(json!({"v1": value, "v2": value}).to_string());

@@ -10,7 +10,7 @@ use crate::fit::Fit;
 const FLAG: &str = "--ignore-exclude-lb";
 const PURPOSE: &str = "announce addresses from control planes";
 
-pub(super) fn adapt(objects: &mut Objects, fit: &Fit) -> Result<(), PatchError> {
+pub(crate) fn adapt(objects: &mut Objects, fit: &Fit) -> Result<(), PatchError> {
     objects.privilege()?;
     let missing = objects.missing("arguments of the container speaker in DaemonSet speaker", PURPOSE);
     let speaker = objects.container(("DaemonSet", "speaker"), "speaker", PURPOSE)?;

@@ -19,7 +19,7 @@ fn the_stand_ins_are_whole_and_small() {
         objects.len()
     });
     assert_eq!(counts, [42, 21, 41, 38]);
-    let size: usize = ComponentName::ALL.into_iter().map(|component| file(component).len()).sum();
+    let size: usize = ComponentName::ALL.into_iter().map(|component| row(component).stand_in.len()).sum();
     assert!(size < 60 << 10, "{size}");
 }
 

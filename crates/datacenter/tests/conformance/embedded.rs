@@ -1,13 +1,14 @@
 //! The embedded control plane, for the time of a run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use castle_datacenter::{Blueprint, Datacenter, Latencies, Stage};
 use castle_http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use castle_http::{Ask, Client, Endpoint, Method, Trust};
-use castle_seams::{Clock, SystemClock};
+use castle_seams::{Clock, Dial, SystemClock, Target, TcpDial};
 use rcgen::DnType;
 use serde_json::Value;
 
@@ -38,7 +39,7 @@ async fn until(mut holds: impl FnMut() -> bool) {
         if holds() {
             return;
         }
-        clock.sleep(std::time::Duration::from_millis(5)).await;
+        clock.sleep(Duration::from_millis(5)).await;
     }
     panic!("it does not come");
 }
@@ -83,9 +84,17 @@ pub(crate) async fn start() -> Server {
     while let Err(error) = node.bootstrap().await {
         tries += 1;
         assert!(tries < 500, "{error}");
-        clock.sleep(std::time::Duration::from_millis(10)).await;
+        clock.sleep(Duration::from_millis(10)).await;
     }
     until(|| datacenter.cluster("blue").is_some_and(|cluster| cluster.nodes.values().any(|node| node.is_ready))).await;
+    // In the world it serves; the sockets of this machine follow a moment later.
+    let way = TcpDial { timeout: Duration::from_secs(1) };
+    let mut tries = 0;
+    while let Err(error) = way.dial(&Target::new(ADDRESS, 6443)).await {
+        tries += 1;
+        assert!(tries < 500, "{error}");
+        clock.sleep(Duration::from_millis(10)).await;
+    }
     let world = datacenter.clone();
     Server {
         name: "embedded".to_owned(),

@@ -20,6 +20,7 @@ struct Wish {
 impl Step for Wish {
     type Needs = (Vec<Arc<String>>,);
     type Observed = ();
+    type Action = ();
     type Output = String;
 
     fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<(), Fault>> {
@@ -28,21 +29,21 @@ impl Step for Wish {
 
     fn decide(&self, (before,): &Self::Needs, (): &()) -> Decision {
         let seen = before.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
-        Decision::Change(Change::new("make", Impact::Create).differing("on", None, Some(seen)))
+        Decision::Act((), Change::new("make", Impact::Create).differing("on", None, Some(seen)))
     }
 
     fn act<'a>(
         &'a self,
         _: &'a Self::Needs,
         (): &'a (),
-        _: &'a Change,
+        (): &'a (),
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         self.acted.lock().unwrap().push(operation.id.to_string());
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn expect(&self, _: &Self::Needs, (): &(), _: &Change) -> Option<String> {
+    fn expect(&self, _: &Self::Needs, (): &()) -> Option<String> {
         self.knows.then(|| "expected".to_owned())
     }
 
@@ -120,6 +121,7 @@ struct Foreseen {
 impl Step for Foreseen {
     type Needs = (Vec<Arc<String>>,);
     type Observed = ();
+    type Action = ();
     type Output = String;
 
     fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<(), Fault>> {
@@ -138,7 +140,7 @@ impl Step for Foreseen {
         &'a self,
         _: &'a Self::Needs,
         (): &'a (),
-        _: &'a Change,
+        (): &'a (),
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(std::future::ready(Ok(())))

@@ -19,6 +19,7 @@ struct Mint;
 impl Step for Mint {
     type Needs = ();
     type Observed = ();
+    type Action = ();
     type Output = Secret;
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<(), Fault>> {
@@ -29,7 +30,7 @@ impl Step for Mint {
         Decision::Nothing
     }
 
-    fn act<'a>(&'a self, (): &'a (), (): &'a (), _: &'a Change, _: &'a Operation) -> BoxFuture<'a, Result<(), Fault>> {
+    fn act<'a>(&'a self, (): &'a (), (): &'a (), (): &'a (), _: &'a Operation) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -44,6 +45,7 @@ struct Put(Arc<Mutex<Option<String>>>);
 impl Step for Put {
     type Needs = (Arc<Secret>,);
     type Observed = bool;
+    type Action = ();
     type Output = ();
 
     fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<bool, Fault>> {
@@ -52,14 +54,14 @@ impl Step for Put {
 
     fn decide(&self, (secret,): &Self::Needs, is_put: &bool) -> Decision {
         let change = Change::new("put", Impact::Create).differing("password", None, Some(format!("{secret:?}")));
-        if *is_put { Decision::Nothing } else { Decision::Change(change) }
+        if *is_put { Decision::Nothing } else { Decision::Act((), change) }
     }
 
     fn act<'a>(
         &'a self,
         (secret,): &'a Self::Needs,
         _: &'a bool,
-        _: &'a Change,
+        (): &'a (),
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         *self.0.lock().unwrap() = Some(secret.expose().to_owned());

@@ -108,6 +108,7 @@ impl Apply {
 impl Step for Apply {
     type Needs = (Arc<Api>,);
     type Observed = Vec<Standing>;
+    type Action = ();
     type Output = Present;
 
     fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Self::Observed, Fault>> {
@@ -121,7 +122,7 @@ impl Step for Apply {
     fn decide(&self, _: &Self::Needs, observed: &Self::Observed) -> Decision {
         let differing = self.objects.iter().zip(observed).filter(|(_, standing)| **standing != Standing::AsWanted);
         if observed.iter().all(|standing| *standing == Standing::Absent) {
-            return self.foresee().map_or(Decision::Nothing, Decision::Change);
+            return self.foresee().map_or(Decision::Nothing, |change| Decision::Act((), change));
         }
         let mut change = Change::new("apply", Impact::InPlace);
         for (object, standing) in differing {
@@ -133,14 +134,14 @@ impl Step for Apply {
                 _ => change.differing(&key, None, Some("new".to_owned())),
             };
         }
-        if change.differences.is_empty() { Decision::Nothing } else { Decision::Change(change) }
+        if change.differences.is_empty() { Decision::Nothing } else { Decision::Act((), change) }
     }
 
     fn act<'a>(
         &'a self,
         (api,): &'a Self::Needs,
         observed: &'a Self::Observed,
-        _: &'a Change,
+        (): &'a (),
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
@@ -153,7 +154,7 @@ impl Step for Apply {
         })
     }
 
-    fn expect(&self, _: &Self::Needs, _: &Self::Observed, _: &Change) -> Option<Present> {
+    fn expect(&self, _: &Self::Needs, _: &Self::Observed) -> Option<Present> {
         Some(Present)
     }
 

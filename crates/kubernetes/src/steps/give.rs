@@ -98,9 +98,18 @@ pub fn give(graph: &mut GraphBuilder, api: &Handle<Api>, mark: &Mark) {
     graph.step(id, Place::default(), (api.clone(),), Give { mark: mark.clone() });
 }
 
+/// What handing over does.
+pub(super) enum Giving {
+    /// castle manages no field of the objects any more.
+    Release,
+    /// The inventory is removed.
+    Forget(Object),
+}
+
 impl Step for Give {
     type Needs = (Arc<Api>,);
     type Observed = Holding;
+    type Action = Giving;
     type Output = ();
 
     fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Holding, Fault>> {
@@ -119,32 +128,34 @@ impl Step for Give {
         })
     }
 
-    fn decide(&self, _: &Self::Needs, observed: &Holding) -> Decision {
+    fn decide(&self, _: &Self::Needs, observed: &Holding) -> Decision<Giving> {
         if observed.held.is_empty() {
             return match &observed.inventory {
                 None => Decision::Nothing,
                 Some(inventory) => {
                     let change = Change::new("forget", Impact::InPlace);
-                    Decision::Change(change.differing("inventory", Some(inventory.key().to_string()), None))
+                    let change = change.differing("inventory", Some(inventory.key().to_string()), None);
+                    Decision::Act(Giving::Forget(inventory.clone()), change)
                 }
             };
         }
         let release = Change::new("release", Impact::InPlace);
         let both = || Some("castle and Flux".to_owned());
-        Decision::Change(observed.held.iter().fold(release, |change, object| {
+        let change = observed.held.iter().fold(release, |change, object| {
             change.differing(&object.key().to_string(), both(), Some("Flux".to_owned()))
-        }))
+        });
+        Decision::Act(Giving::Release, change)
     }
 
     fn act<'a>(
         &'a self,
         (api,): &'a Self::Needs,
         observed: &'a Holding,
-        _: &'a Change,
+        action: &'a Giving,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            if let ([], Some(inventory)) = (observed.held.as_slice(), &observed.inventory) {
+            if let Giving::Forget(inventory) = action {
                 return api.delete(inventory).await.map_err(|trouble| trouble.fault(&inventory.key()));
             }
             let release = async |object: &Object| {

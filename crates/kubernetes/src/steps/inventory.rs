@@ -129,6 +129,7 @@ impl Record {
 impl Step for Record {
     type Needs = (Arc<Api>,);
     type Observed = BTreeSet<Key>;
+    type Action = ();
     type Output = Present;
 
     fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Self::Observed, Fault>> {
@@ -140,28 +141,25 @@ impl Step for Record {
             return Decision::Nothing;
         }
         if observed.is_empty() {
-            return self.foresee().map_or(Decision::Nothing, Decision::Change);
+            return self.foresee().map_or(Decision::Nothing, |change| Decision::Act((), change));
         }
         let change = Change::new("record", Impact::InPlace);
         let count = |number: usize| Some(format!("{number} objects"));
-        Decision::Change(change.differing(
-            "inventory",
-            count(observed.len()),
-            count(self.wanted.union(observed).count()),
-        ))
+        let all = count(self.wanted.union(observed).count());
+        Decision::Act((), change.differing("inventory", count(observed.len()), all))
     }
 
     fn act<'a>(
         &'a self,
         (api,): &'a Self::Needs,
         observed: &'a Self::Observed,
-        _: &'a Change,
+        (): &'a (),
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move { write(api, &self.mark, &self.wanted.union(observed).cloned().collect()).await })
     }
 
-    fn expect(&self, _: &Self::Needs, _: &Self::Observed, _: &Change) -> Option<Present> {
+    fn expect(&self, _: &Self::Needs, _: &Self::Observed) -> Option<Present> {
         Some(Present)
     }
 

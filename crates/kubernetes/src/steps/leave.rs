@@ -84,6 +84,14 @@ pub struct Burden {
     pods: Vec<Object>,
 }
 
+/// How a node is sent away.
+pub enum Draining {
+    /// It takes no more Pods.
+    Cordon(Object),
+    /// These Pods are asked to go.
+    Evict(Vec<Object>),
+}
+
 impl Drain {
     /// The step for a node of this castle; with an objection it only tells that.
     #[must_use]
@@ -103,15 +111,40 @@ impl Drain {
         Self { returns: Some(others), ..self }
     }
 
+    /// Lets no more Pods onto a node. One that somebody has opened since is castle's from now on.
+    async fn close(&self, api: &Api, node: &Object) -> Result<(), Fault> {
+        let closed = match node.label(LEAVING) {
+            _ if !is_closed(node) => Value::Null,
+            None => json!("yes"),
+            Some(_) => json!(node.label(CLOSED_BEFORE)),
+        };
+        let labels = json!({LEAVING: self.castle, CLOSED_BEFORE: closed});
+        let closed = api.alter(node, &labels, &json!({"unschedulable": true})).await;
+        closed.map_err(|trouble| trouble.fault(&node.key()))
+    }
+
     fn cordon(&self) -> Change {
         let change = Change::new("cordon", Impact::InPlace);
         change.differing("scheduling", Some("on".to_owned()), Some("off".to_owned()))
     }
 }
 
+/// Asks Pods to go, all of them, and tells the first that may not.
+async fn evict(api: &Api, pods: &[Object]) -> Result<(), Fault> {
+    let mut refused = None;
+    for pod in pods {
+        match api.evict(pod, Mode::Real).await {
+            Err(trouble) if !trouble.is_absent() => refused = refused.or(Some(kept(pod, &trouble))),
+            _ => {}
+        }
+    }
+    refused.map_or(Ok(()), Err)
+}
+
 impl Step for Drain {
     type Needs = (Arc<Api>,);
     type Observed = Option<Burden>;
+    type Action = Draining;
     type Output = Drained;
 
     fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Option<Burden>, Fault>> {
@@ -136,13 +169,14 @@ impl Step for Drain {
         })
     }
 
-    fn decide(&self, _: &Self::Needs, burden: &Option<Burden>) -> Decision {
+    fn decide(&self, _: &Self::Needs, burden: &Option<Burden>) -> Decision<Draining> {
         match burden {
             _ if self.returns == Some(Others::None) => Decision::Nothing,
-            Some(burden) if burden.is_open => Decision::Change(self.cordon()),
+            Some(burden) if burden.is_open => Decision::Act(Draining::Cordon(burden.node.clone()), self.cordon()),
             Some(burden) if !burden.pods.is_empty() => {
                 let count = Some(burden.pods.len().to_string());
-                Decision::Change(Change::new("evict", Impact::InPlace).differing("Pods", count, None))
+                let change = Change::new("evict", Impact::InPlace).differing("Pods", count, None);
+                Decision::Act(Draining::Evict(burden.pods.clone()), change)
             }
             _ => Decision::Nothing,
         }
@@ -151,35 +185,19 @@ impl Step for Drain {
     fn act<'a>(
         &'a self,
         (api,): &'a Self::Needs,
-        burden: &'a Option<Burden>,
-        change: &'a Change,
+        _: &'a Option<Burden>,
+        action: &'a Draining,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Some(Burden { node, pods, .. }) = burden else { return Ok(()) };
-            if change.verb == "cordon" {
-                // One that somebody has opened since is castle's from now on.
-                let closed = match node.label(LEAVING) {
-                    _ if !is_closed(node) => Value::Null,
-                    None => json!("yes"),
-                    Some(_) => json!(node.label(CLOSED_BEFORE)),
-                };
-                let labels = json!({LEAVING: self.castle, CLOSED_BEFORE: closed});
-                let away = api.alter(node, &labels, &json!({"unschedulable": true})).await;
-                return away.map_err(|trouble| trouble.fault(&node.key()));
+            match action {
+                Draining::Cordon(node) => self.close(api, node).await,
+                Draining::Evict(pods) => evict(api, pods).await,
             }
-            let mut refused = None;
-            for pod in pods {
-                match api.evict(pod, Mode::Real).await {
-                    Err(trouble) if !trouble.is_absent() => refused = refused.or(Some(kept(pod, &trouble))),
-                    _ => {}
-                }
-            }
-            refused.map_or(Ok(()), Err)
         })
     }
 
-    fn expect(&self, needs: &Self::Needs, burden: &Option<Burden>, _: &Change) -> Option<Drained> {
+    fn expect(&self, needs: &Self::Needs, burden: &Option<Burden>) -> Option<Drained> {
         Some(self.output(needs, burden))
     }
 
@@ -428,9 +446,20 @@ impl Left {
     }
 }
 
+/// What becomes of a node that was sent away.
+pub enum Settling {
+    /// Kubernetes forgets it.
+    Forget(Object),
+    /// It stays closed, as it was before castle closed it.
+    Keep(Object),
+    /// It takes Pods again.
+    Uncordon(Object),
+}
+
 impl Step for Left {
     type Needs = (Arc<Api>,);
     type Observed = Vec<Object>;
+    type Action = Settling;
     type Output = ();
 
     fn observe<'a>(&'a self, (api,): &'a Self::Needs) -> BoxFuture<'a, Result<Vec<Object>, Fault>> {
@@ -451,33 +480,37 @@ impl Step for Left {
         })
     }
 
-    fn decide(&self, _: &Self::Needs, nodes: &Vec<Object>) -> Decision {
+    fn decide(&self, _: &Self::Needs, nodes: &Vec<Object>) -> Decision<Settling> {
         let Some(node) = nodes.first() else { return Decision::Nothing };
         let name = node.name();
-        Decision::Change(match self.wanted.contains(name) {
-            true => {
-                let (verb, back) =
-                    if node.label(CLOSED_BEFORE).is_some() { ("keep", "as it was before") } else { ("uncordon", "on") };
-                let change = Change::new(verb, Impact::InPlace);
-                change.differing(&format!("scheduling on {name}"), Some("off".to_owned()), Some(back.to_owned()))
-            }
-            false => Change::new("forget", Impact::Destroy).differing(name, Some("a node".to_owned()), None),
-        })
+        if !self.wanted.contains(name) {
+            let change = Change::new("forget", Impact::Destroy).differing(name, Some("a node".to_owned()), None);
+            return Decision::Act(Settling::Forget(node.clone()), change);
+        }
+        let (action, verb, back) = match node.label(CLOSED_BEFORE) {
+            Some(_) => (Settling::Keep(node.clone()), "keep", "as it was before"),
+            None => (Settling::Uncordon(node.clone()), "uncordon", "on"),
+        };
+        let change = Change::new(verb, Impact::InPlace);
+        let field = format!("scheduling on {name}");
+        Decision::Act(action, change.differing(&field, Some("off".to_owned()), Some(back.to_owned())))
     }
 
     fn act<'a>(
         &'a self,
         (api,): &'a Self::Needs,
-        nodes: &'a Vec<Object>,
-        change: &'a Change,
+        _: &'a Vec<Object>,
+        action: &'a Settling,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Some(node) = nodes.first() else { return Ok(()) };
-            if change.verb == "forget" {
-                return api.delete(node).await.map_err(|trouble| trouble.fault(&node.key()));
-            }
-            let stays = if node.label(CLOSED_BEFORE).is_some() { json!(true) } else { Value::Null };
+            let (node, stays) = match action {
+                Settling::Forget(node) => {
+                    return api.delete(node).await.map_err(|trouble| trouble.fault(&node.key()));
+                }
+                Settling::Keep(node) => (node, json!(true)),
+                Settling::Uncordon(node) => (node, Value::Null),
+            };
             let labels = json!({LEAVING: null, CLOSED_BEFORE: null});
             match api.alter(node, &labels, &json!({"unschedulable": stays})).await {
                 Ok(()) => Ok(()),

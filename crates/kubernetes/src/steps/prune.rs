@@ -52,9 +52,19 @@ impl Prune {
     }
 }
 
+/// What a removal does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pruning {
+    /// Removes the objects of the last stage that are left.
+    Remove,
+    /// Takes what is gone out of the inventory.
+    Forget,
+}
+
 impl Step for Prune {
     type Needs = (Arc<Api>, Arc<Present>);
     type Observed = Leftovers;
+    type Action = Pruning;
     type Output = ();
 
     fn observe<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Leftovers, Fault>> {
@@ -75,32 +85,33 @@ impl Step for Prune {
         })
     }
 
-    fn decide(&self, _: &Self::Needs, observed: &Leftovers) -> Decision {
+    fn decide(&self, _: &Self::Needs, observed: &Leftovers) -> Decision<Pruning> {
         let last = self.last(observed);
         let ending = last.iter().filter(|object| !object.is_ending());
         let change = ending.fold(Change::new("prune", Impact::Destroy), |change, object| {
             change.differing(&object.key().to_string(), Some("there".to_owned()), None)
         });
         if !change.differences.is_empty() {
-            return Decision::Change(change);
+            return Decision::Act(Pruning::Remove, change);
         }
         if observed.listed.is_subset(&self.wanted) && (observed.inventory.is_none() || !self.wanted.is_empty()) {
             return Decision::Nothing;
         }
         let count = |number: usize| Some(format!("{number} objects"));
         let change = Change::new("forget", Impact::InPlace);
-        Decision::Change(change.differing("inventory", count(observed.listed.len()), count(self.wanted.len())))
+        let change = change.differing("inventory", count(observed.listed.len()), count(self.wanted.len()));
+        Decision::Act(Pruning::Forget, change)
     }
 
     fn act<'a>(
         &'a self,
         (api, _): &'a Self::Needs,
         observed: &'a Leftovers,
-        change: &'a Change,
+        action: &'a Pruning,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            if change.verb == "forget" {
+            if *action == Pruning::Forget {
                 return match &observed.inventory {
                     Some(inventory) if self.wanted.is_empty() => {
                         api.delete(inventory).await.map_err(|trouble| trouble.fault(&inventory.key()))

@@ -42,6 +42,15 @@ enum Left {
     Shed(Object, Map<String, Value>),
 }
 
+/// What taking over does, first the one, then the other.
+#[derive(Clone, Copy, Debug)]
+enum Taking {
+    /// castle manages all of the objects.
+    Apply,
+    /// Flux manages none of them.
+    Shed,
+}
+
 /// What is left to do, or what is in the way.
 type Looked = Result<Left, Vec<Obstacle>>;
 
@@ -149,6 +158,7 @@ fn quarrel(key: &Key, Rival { manager, field }: &Rival) -> Obstacle {
 impl Step for Take {
     type Needs = (Arc<Api>, Arc<Present>);
     type Observed = Vec<Left>;
+    type Action = Taking;
     type Output = ();
 
     fn observe<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Vec<Left>, Fault>> {
@@ -194,7 +204,7 @@ impl Step for Take {
         })
     }
 
-    fn decide(&self, _: &Self::Needs, observed: &Vec<Left>) -> Decision {
+    fn decide(&self, _: &Self::Needs, observed: &Vec<Left>) -> Decision<Taking> {
         let text = |text: &str| Some(text.to_owned());
         let mut apply = Change::new("apply", Impact::InPlace);
         let mut shed = Change::new("shed", Impact::InPlace);
@@ -210,30 +220,29 @@ impl Step for Take {
             }
         }
         // First all of them are castle's: then none of them may be left to nobody.
-        [apply, shed]
+        [(Taking::Apply, apply), (Taking::Shed, shed)]
             .into_iter()
-            .find(|change| !change.differences.is_empty())
-            .map_or(Decision::Nothing, Decision::Change)
+            .find(|(_, change)| !change.differences.is_empty())
+            .map_or(Decision::Nothing, |(action, change)| Decision::Act(action, change))
     }
 
     fn act<'a>(
         &'a self,
         (api, _): &'a Self::Needs,
         observed: &'a Vec<Left>,
-        change: &'a Change,
+        action: &'a Taking,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let is_applying = change.verb == "apply";
-            let act = async |left: &Left| match left {
-                Left::Apply(object) if is_applying => {
+            let act = async |left: &Left| match (action, left) {
+                (Taking::Apply, Left::Apply(object)) => {
                     let applied = api.apply(object, Mode::Real).await;
                     applied.map(drop).map_err(|trouble| trouble.fault(&object.key()))
                 }
-                Left::Shed(seen, metadata) if !is_applying => {
+                (Taking::Shed, Left::Shed(seen, metadata)) => {
                     api.relabel(seen, metadata.clone()).await.map_err(|trouble| trouble.fault(&seen.key()))
                 }
-                _ => Ok(()),
+                (_, Left::Nothing) | (Taking::Apply, Left::Shed(..)) | (Taking::Shed, Left::Apply(_)) => Ok(()),
             };
             worst(together(observed.iter().map(act).collect()).await).map(drop)
         })

@@ -157,6 +157,7 @@ impl Lacking {
 impl Step for Adorn {
     type Needs = (Arc<Api>, Arc<Keys>);
     type Observed = Vec<Lacking>;
+    type Action = ();
     type Output = Present;
 
     fn observe<'a>(&'a self, (api, keys): &'a Self::Needs) -> BoxFuture<'a, Result<Vec<Lacking>, Fault>> {
@@ -173,14 +174,14 @@ impl Step for Adorn {
                 change = change.differing(&format!("{} {what}", node.name()), is.clone(), wanted.clone());
             }
         }
-        Decision::Change(change)
+        Decision::Act((), change)
     }
 
     fn act<'a>(
         &'a self,
         (api, _): &'a Self::Needs,
         lacking: &'a Vec<Lacking>,
-        _: &'a Change,
+        (): &'a (),
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
@@ -192,7 +193,7 @@ impl Step for Adorn {
         })
     }
 
-    fn expect(&self, _: &Self::Needs, _: &Vec<Lacking>, _: &Change) -> Option<Present> {
+    fn expect(&self, _: &Self::Needs, _: &Vec<Lacking>) -> Option<Present> {
         Some(Present)
     }
 

@@ -98,6 +98,18 @@ struct Begin {
     image: Option<String>,
 }
 
+/// What brings a volume about that is written.
+enum Beginning {
+    /// The Job that failed goes, for another to come.
+    Remove(Object),
+    /// The Job and its claim are made.
+    Prove,
+}
+
+fn proving() -> Change {
+    Change::new("prove", Impact::Create).differing("a first volume", None, Some("written".to_owned()))
+}
+
 impl Begin {
     fn image(&self) -> Result<&str, Fault> {
         self.image.as_deref().ok_or_else(|| {
@@ -111,32 +123,34 @@ impl Begin {
 impl Step for Begin {
     type Needs = (Arc<Api>, Arc<Present>);
     type Observed = Traces;
+    type Action = Beginning;
     type Output = Present;
 
     fn observe<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Traces, Fault>> {
         Box::pin(traces(api, &self.mark))
     }
 
-    fn decide(&self, _: &Self::Needs, seen: &Traces) -> Decision {
-        if seen.record.is_none() && seen.job.as_ref().is_some_and(has_failed) {
+    fn decide(&self, _: &Self::Needs, seen: &Traces) -> Decision<Beginning> {
+        if let (None, Some(job)) = (&seen.record, seen.job.as_ref().filter(|job| has_failed(job))) {
             let change = Change::new("remove", Impact::Destroy);
-            return Decision::Change(change.differing("the Job that failed", Some("there".to_owned()), None));
+            let change = change.differing("the Job that failed", Some("there".to_owned()), None);
+            return Decision::Act(Beginning::Remove(job.clone()), change);
         }
         if seen.record.is_some() || (seen.job.is_some() && seen.claim.is_some()) {
             return Decision::Nothing;
         }
-        self.foresee().map_or(Decision::Nothing, Decision::Change)
+        Decision::Act(Beginning::Prove, proving())
     }
 
     fn act<'a>(
         &'a self,
         (api, _): &'a Self::Needs,
-        seen: &'a Traces,
-        change: &'a Change,
+        _: &'a Traces,
+        action: &'a Beginning,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            if let ("remove", Some(job)) = (change.verb.as_str(), &seen.job) {
+            if let Beginning::Remove(job) = action {
                 return api.delete(job).await.map_err(|trouble| trouble.fault(&job.key()));
             }
             let image = self.image()?;
@@ -145,12 +159,12 @@ impl Step for Begin {
         })
     }
 
-    fn expect(&self, _: &Self::Needs, _: &Traces, _: &Change) -> Option<Present> {
+    fn expect(&self, _: &Self::Needs, _: &Traces) -> Option<Present> {
         Some(Present)
     }
 
     fn foresee(&self) -> Option<Change> {
-        Some(Change::new("prove", Impact::Create).differing("a first volume", None, Some("written".to_owned())))
+        Some(proving())
     }
 
     fn output(&self, _: &Self::Needs, _: &Traces) -> Present {
@@ -163,9 +177,23 @@ struct End {
     mark: Mark,
 }
 
+/// What is done once the volume was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// That it was is written down.
+    Record,
+    /// Job and claim are deleted.
+    Delete,
+}
+
+fn recording() -> Change {
+    Change::new("record", Impact::Create).differing("the first volume", None, Some("was written".to_owned()))
+}
+
 impl Step for End {
     type Needs = (Arc<Api>, Arc<Present>);
     type Observed = Traces;
+    type Action = Ending;
     type Output = Present;
 
     fn observe<'a>(&'a self, (api, _): &'a Self::Needs) -> BoxFuture<'a, Result<Traces, Fault>> {
@@ -181,14 +209,15 @@ impl Step for End {
         })
     }
 
-    fn decide(&self, _: &Self::Needs, seen: &Traces) -> Decision {
+    fn decide(&self, _: &Self::Needs, seen: &Traces) -> Decision<Ending> {
         let is_left = |object: &Option<Object>| object.as_ref().is_some_and(|object| !object.is_ending());
         if seen.record.is_none() {
-            return self.foresee().map_or(Decision::Nothing, Decision::Change);
+            return Decision::Act(Ending::Record, recording());
         }
         if is_left(&seen.job) || is_left(&seen.claim) {
             let change = Change::new("delete", Impact::Destroy);
-            return Decision::Change(change.differing("the first volume", Some("there".to_owned()), None));
+            let change = change.differing("the first volume", Some("there".to_owned()), None);
+            return Decision::Act(Ending::Delete, change);
         }
         Decision::Nothing
     }
@@ -197,11 +226,11 @@ impl Step for End {
         &'a self,
         (api, _): &'a Self::Needs,
         seen: &'a Traces,
-        change: &'a Change,
+        action: &'a Ending,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            if change.verb == "record" {
+            if *action == Ending::Record {
                 return apply(api, &self.mark, record()).await;
             }
             for object in [&seen.job, &seen.claim].into_iter().flatten().filter(|object| !object.is_ending()) {
@@ -212,8 +241,7 @@ impl Step for End {
     }
 
     fn foresee(&self) -> Option<Change> {
-        let change = Change::new("record", Impact::Create);
-        Some(change.differing("the first volume", None, Some("was written".to_owned())))
+        Some(recording())
     }
 
     fn output(&self, _: &Self::Needs, _: &Traces) -> Present {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use castle_datacenter::{Asked, Called, Datacenter, Fate, Latencies, Reply, Version, Witness};
-use castle_engine::{Change, Decision, Fault, Graph, GraphBuilder, Layer, Operation, Place, Report, Step, StepId};
+use castle_engine::{Decision, Fault, Graph, GraphBuilder, Layer, Operation, Place, Report, Step, StepId};
 use castle_layers::cluster::{self, Plan, Rolling};
 use castle_layers::place;
 use castle_layers::platform::{self, Design};
@@ -63,6 +63,7 @@ struct Given(Keys);
 impl Step for Given {
     type Needs = ();
     type Observed = ();
+    type Action = ();
     type Output = Keys;
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<(), Fault>> {
@@ -73,7 +74,7 @@ impl Step for Given {
         Decision::Nothing
     }
 
-    fn act<'a>(&'a self, (): &'a (), (): &'a (), _: &'a Change, _: &'a Operation) -> BoxFuture<'a, Result<(), Fault>> {
+    fn act<'a>(&'a self, (): &'a (), (): &'a (), (): &'a (), _: &'a Operation) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async { Ok(()) })
     }
 

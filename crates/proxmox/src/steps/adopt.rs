@@ -226,6 +226,7 @@ impl MarkGuest {
 impl Step for MarkGuest {
     type Needs = ();
     type Observed = Unmarked;
+    type Action = ();
     type Output = ();
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Unmarked, Fault>> {
@@ -238,18 +239,17 @@ impl Step for MarkGuest {
         }
         let change = Change::new("mark", Impact::InPlace);
         let change = change.differing("tags", seen.config.get("tags").map(str::to_owned), Some(self.tags(seen)));
-        Decision::Change(change.differing(
-            "description",
-            None,
-            Some("the castle's mark, below what is there".to_owned()),
-        ))
+        Decision::Act(
+            (),
+            change.differing("description", None, Some("the castle's mark, below what is there".to_owned())),
+        )
     }
 
     fn act<'a>(
         &'a self,
         (): &'a (),
         seen: &'a Unmarked,
-        _: &'a Change,
+        (): &'a (),
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {

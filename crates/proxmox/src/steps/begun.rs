@@ -66,6 +66,7 @@ impl<B> MarkBegun<B> {
 impl<B: Send + Sync + 'static> Step for MarkBegun<B> {
     type Needs = (Arc<B>,);
     type Observed = Noted;
+    type Action = ();
     type Output = ();
 
     fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<Noted, Fault>> {
@@ -77,7 +78,7 @@ impl<B: Send + Sync + 'static> Step for MarkBegun<B> {
             Noted::AsWanted => Decision::Nothing,
             Noted::NotYet { .. } => {
                 let change = Change::new("note", Impact::InPlace);
-                Decision::Change(change.differing("mark", None, Some("etcd has begun".to_owned())))
+                Decision::Act((), change.differing("mark", None, Some("etcd has begun".to_owned())))
             }
         }
     }
@@ -86,11 +87,13 @@ impl<B: Send + Sync + 'static> Step for MarkBegun<B> {
         &'a self,
         _: &'a Self::Needs,
         noted: &'a Noted,
-        _: &'a Change,
+        (): &'a (),
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Noted::NotYet { host, config, mark } = noted else { return Ok(()) };
+            let Noted::NotYet { host, config, mark } = noted else {
+                return Err(Fault::defect("a mark that tells of etcd already was to be written once more"));
+            };
             Ground::fence(self.vmid, mark, operation.epoch)?;
             let subject = format!("VM {} ({})", self.vmid, self.name);
             let description = Mark::with_begun_etcd(config.description());
@@ -113,7 +116,7 @@ impl<B: Send + Sync + 'static> Step for MarkBegun<B> {
         })
     }
 
-    fn expect(&self, _: &Self::Needs, _: &Noted, _: &Change) -> Option<()> {
+    fn expect(&self, _: &Self::Needs, _: &Noted) -> Option<()> {
         Some(())
     }
 

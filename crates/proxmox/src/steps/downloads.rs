@@ -209,6 +209,8 @@ impl RemoveDownloads {
 impl Step for RemoveDownloads {
     type Needs = ();
     type Observed = Vec<String>;
+    /// The volume that is removed.
+    type Action = String;
     type Output = ();
 
     fn awaits(&self) -> Option<Closed> {
@@ -228,20 +230,20 @@ impl Step for RemoveDownloads {
         })
     }
 
-    fn decide(&self, (): &(), volumes: &Vec<String>) -> Decision {
+    fn decide(&self, (): &(), volumes: &Vec<String>) -> Decision<String> {
         let Some(volume) = volumes.first() else { return Decision::Nothing };
-        Decision::Change(Change::new("remove", Impact::Destroy).differing("download", Some(volume.clone()), None))
+        let change = Change::new("remove", Impact::Destroy).differing("download", Some(volume.clone()), None);
+        Decision::Act(volume.clone(), change)
     }
 
     fn act<'a>(
         &'a self,
         (): &'a (),
-        volumes: &'a Vec<String>,
-        _: &'a Change,
+        _: &'a Vec<String>,
+        volume: &'a String,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Some(volume) = volumes.first() else { return Ok(()) };
             let path = volume_path(&self.host, &self.storage, volume);
             self.ground.client.run(volume, Method::DELETE, &path, &Form::new(), Bound::SHORT).await?;
             Ok(())

@@ -119,9 +119,25 @@ pub fn unprotect(vmid: u32) -> String {
     )
 }
 
+/// What removing a guest does, on the host that it is on.
+#[derive(Clone, Debug)]
+pub enum Removal {
+    /// It is stopped.
+    Stop {
+        /// Where it is.
+        host: String,
+    },
+    /// It is destroyed, with its disks.
+    Destroy {
+        /// Where it is.
+        host: String,
+    },
+}
+
 impl Step for RemoveGuest {
     type Needs = ();
     type Observed = Remains;
+    type Action = Removal;
     type Output = ();
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Remains, Fault>> {
@@ -143,13 +159,16 @@ impl Step for RemoveGuest {
         self.ground.awaited(self.vmid)
     }
 
-    fn decide(&self, (): &(), remains: &Remains) -> Decision {
+    fn decide(&self, (): &(), remains: &Remains) -> Decision<Removal> {
         match remains {
             Remains::Nothing => Decision::Nothing,
-            Remains::Guest { is_running: true, .. } => Decision::Change(Change::new("stop", Impact::Destroy)),
-            Remains::Guest { host, .. } => {
+            Remains::Guest { host, is_running: true } => {
+                Decision::Act(Removal::Stop { host: host.clone() }, Change::new("stop", Impact::Destroy))
+            }
+            Remains::Guest { host, is_running: false } => {
                 let destroy = Change::new("destroy", Impact::Destroy);
-                Decision::Change(destroy.differing("guest", Some(format!("{} on {host}", self.vmid)), None))
+                let change = destroy.differing("guest", Some(format!("{} on {host}", self.vmid)), None);
+                Decision::Act(Removal::Destroy { host: host.clone() }, change)
             }
         }
     }
@@ -157,12 +176,12 @@ impl Step for RemoveGuest {
     fn act<'a>(
         &'a self,
         (): &'a (),
-        remains: &'a Remains,
-        change: &'a Change,
+        _: &'a Remains,
+        action: &'a Removal,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Remains::Guest { host, .. } = remains else { return Ok(()) };
+            let (Removal::Stop { host } | Removal::Destroy { host }) = action;
             let (client, subject) = (&self.ground.client, self.subject());
             // Between looking and doing someone may have put something else there.
             let Some(config) = client.config(host, self.vmid).await? else { return Ok(()) };
@@ -171,7 +190,7 @@ impl Step for RemoveGuest {
             }
             self.guard(&config).await?;
             let path = format!("/nodes/{}/qemu/{}", part(host), self.vmid);
-            if change.verb == "stop" {
+            if matches!(action, Removal::Stop { .. }) {
                 return self.stop(&format!("{path}/status/stop")).await;
             }
             let warnings = client

@@ -122,27 +122,23 @@ impl MakeGuest {
         Ok(())
     }
 
-    async fn apply(&self, there: &There, change: &Change, operation: &Operation) -> Result<(), Fault> {
+    async fn apply(&self, there: &There, action: &Making, operation: &Operation) -> Result<(), Fault> {
         let (client, vmid, subject) = (&self.ground.client, self.wanted.vmid, self.subject());
         Ground::fence(vmid, &there.mark, operation.epoch)?;
-        if change.impact == Impact::Reboot && self.restarts == Restarts::Never {
+        let restarts = matches!(action, Making::Restart | Making::Configure { restarts: true });
+        if restarts && self.restarts == Restarts::Never {
             let evidence = "would have to restart, and did not when castle looked";
             return Err(Fault::guard(subject, evidence).next("run the same command again"));
         }
         let path = |rest: &str| format!("/nodes/{}/qemu/{vmid}/{rest}", part(&there.host));
         let digest = there.config.digest.clone().unwrap_or_default();
-        match change.verb.as_str() {
-            "resize" => {
-                let grow =
-                    self.wanted.deviations(&there.config).into_iter().find_map(|deviation| match deviation.remedy {
-                        Remedy::Grow(size) => Some((deviation.option, size)),
-                        _ => None,
-                    });
-                let Some((disk, size)) = grow else { return Ok(()) };
-                let form = Form::new().with("disk", disk).with("size", human(size)).with("digest", digest);
+        match action {
+            Making::Clone => return Err(Fault::defect("a guest that is there was to be cloned")),
+            Making::Resize { disk, size } => {
+                let form = Form::new().with("disk", disk).with("size", human(*size)).with("digest", digest);
                 client.run(&subject, Method::PUT, &path("resize"), &form, Bound::SHORT).await?;
             }
-            "configure" => {
+            Making::Configure { .. } => {
                 let mut form = Form::new();
                 for Deviation { option, remedy, .. } in self.writes(there) {
                     if let Remedy::Set(value) = remedy {
@@ -154,18 +150,18 @@ impl MakeGuest {
                 let form = form.with("digest", digest);
                 client.run(&subject, Method::POST, &path("config"), &form, Bound::SHORT).await?;
             }
-            "pool" => {
+            Making::Pool => {
                 let pool = self.wanted.pool.clone().unwrap_or_default();
                 let form =
                     Form::new().with("poolid", pool).with("vms", vmid).with_flag("allow-move", there.pool.is_some());
                 client.change(&subject, Method::PUT, "/pools", &form).await?;
             }
-            "restart" => {
+            Making::Restart => {
                 let form = Form::new().with("timeout", 120);
                 client.run(&subject, Method::POST, &path("status/reboot"), &form, Bound::SHORT).await?;
                 self.wait_until_it_runs(&there.host).await?;
             }
-            _ => return Err(irreplaceable(subject, change)),
+            Making::Replace(change) => return Err(irreplaceable(subject, change)),
         }
         Ok(())
     }
@@ -226,16 +222,41 @@ pub fn irreplaceable(subject: String, change: &Change) -> Fault {
 }
 
 /// The change that brings these about.
-fn change(verb: &str, impact: Impact, deviations: &[Deviation]) -> Decision {
-    let change = deviations.iter().fold(Change::new(verb, impact), |change, deviation| {
+fn change(verb: &str, impact: Impact, deviations: &[Deviation]) -> Change {
+    deviations.iter().fold(Change::new(verb, impact), |change, deviation| {
         change.differing(&deviation.option, deviation.is.clone(), Some(deviation.wanted.clone()))
-    });
-    Decision::Change(change)
+    })
+}
+
+/// What brings a guest about.
+#[derive(Clone, Debug)]
+pub enum Making {
+    /// It is cloned from the image.
+    Clone,
+    /// A disk grows.
+    Resize {
+        /// Which.
+        disk: String,
+        /// To how much.
+        size: u64,
+    },
+    /// Its configuration is written.
+    Configure {
+        /// Whether some of it is taken up at the next start alone.
+        restarts: bool,
+    },
+    /// It moves to its pool.
+    Pool,
+    /// It is started anew, for what it does not have yet although it is written.
+    Restart,
+    /// It would have to be another machine, for what differs here: told, and never done.
+    Replace(Change),
 }
 
 impl Step for MakeGuest {
     type Needs = (Arc<Option<Template>>,);
     type Observed = Sight;
+    type Action = Making;
     type Output = Standing;
 
     fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<Sight, Fault>> {
@@ -246,7 +267,7 @@ impl Step for MakeGuest {
         self.ground.awaited(self.wanted.vmid)
     }
 
-    fn decide(&self, (template,): &Self::Needs, sight: &Sight) -> Decision {
+    fn decide(&self, (template,): &Self::Needs, sight: &Sight) -> Decision<Making> {
         let there = match sight {
             Sight::AsWanted(_) => return Decision::Nothing,
             Sight::Absent => {
@@ -269,7 +290,7 @@ impl Step for MakeGuest {
                     .fold(Change::new("clone", Impact::Create), |change, (field, (is, wanted))| {
                         change.differing(field, is, wanted)
                     });
-                return Decision::Change(change);
+                return Decision::Act(Making::Clone, change);
             }
             Sight::There(there) => there,
         };
@@ -277,27 +298,32 @@ impl Step for MakeGuest {
         let (lost, rest): (Vec<_>, Vec<_>) =
             deviations.into_iter().partition(|deviation| deviation.remedy == Remedy::Replace);
         if !lost.is_empty() {
-            return change("replace", Impact::Replace, &lost);
+            let change = change("replace", Impact::Replace, &lost);
+            return Decision::Act(Making::Replace(change.clone()), change);
         }
-        if let Some(grow) = rest.iter().find(|deviation| matches!(deviation.remedy, Remedy::Grow(_))) {
-            return change("resize", Impact::InPlace, std::slice::from_ref(grow));
+        let grow = rest.iter().find_map(|deviation| match deviation.remedy {
+            Remedy::Grow(size) => Some((deviation, size)),
+            Remedy::Set(_) | Remedy::Replace => None,
+        });
+        if let Some((deviation, size)) = grow {
+            let resize = Making::Resize { disk: deviation.option.clone(), size };
+            return Decision::Act(resize, change("resize", Impact::InPlace, std::slice::from_ref(deviation)));
         }
         let writes = self.writes(there);
         let only_tags = writes.iter().all(|deviation| deviation.option == "tags");
         let stale = if self.restarts == Restarts::InTurn { Vec::new() } else { self.stale(there) };
         if !stale.is_empty() && (writes.is_empty() || only_tags) {
-            return change("restart", Impact::Reboot, &stale);
+            return Decision::Act(Making::Restart, change("restart", Impact::Reboot, &stale));
         }
         if !writes.is_empty() {
             let impact = writes.iter().map(|deviation| self.impact(there, deviation)).max().unwrap_or(Impact::InPlace);
-            return change("configure", impact, &writes);
+            let configure = Making::Configure { restarts: impact == Impact::Reboot };
+            return Decision::Act(configure, change("configure", impact, &writes));
         }
         if self.wanted.pool.is_some() && there.pool != self.wanted.pool {
-            return Decision::Change(Change::new("pool", Impact::InPlace).differing(
-                "pool",
-                there.pool.clone(),
-                self.wanted.pool.clone(),
-            ));
+            let change = Change::new("pool", Impact::InPlace);
+            let change = change.differing("pool", there.pool.clone(), self.wanted.pool.clone());
+            return Decision::Act(Making::Pool, change);
         }
         Decision::Nothing
     }
@@ -306,24 +332,27 @@ impl Step for MakeGuest {
         &'a self,
         (template,): &'a Self::Needs,
         sight: &'a Sight,
-        change: &'a Change,
+        action: &'a Making,
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            match sight {
-                Sight::There(there) => self.apply(there, change, operation).await,
-                _ => match template.as_ref() {
+            match (sight, action) {
+                (Sight::There(there), action) => self.apply(there, action, operation).await,
+                (Sight::Absent, Making::Clone) => match template.as_ref() {
                     Some(template) => self.clone_from(template, operation).await,
                     None => {
                         let evidence = "has vanished while castle worked, and there is no image to clone it from";
                         Err(Fault::new(Class::Final, self.subject(), evidence).next("run the same command again"))
                     }
                 },
+                (Sight::Absent | Sight::AsWanted(_), _) => {
+                    Err(Fault::defect("a guest that is not there was to be changed"))
+                }
             }
         })
     }
 
-    fn expect(&self, needs: &Self::Needs, sight: &Sight, _: &Change) -> Option<Standing> {
+    fn expect(&self, needs: &Self::Needs, sight: &Sight) -> Option<Standing> {
         Some(self.output(needs, sight))
     }
 

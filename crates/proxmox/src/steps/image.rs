@@ -274,9 +274,30 @@ pub(crate) fn volume_path(host: &str, storage: &str, volume: &str) -> String {
     format!("/nodes/{}/storage/{}/content/{}", part(host), part(storage), part(volume))
 }
 
+/// What brings an image about, each at the number where it is done.
+#[derive(Clone, Debug)]
+pub enum Imaging {
+    /// A guest is made of the download.
+    Create(u32),
+    /// It gets its tags.
+    Label(u32),
+    /// It becomes a template.
+    Convert(u32),
+    /// The download goes.
+    Tidy,
+    /// An earlier image makes room.
+    Discard {
+        /// Where it is.
+        vmid: u32,
+        /// What it is called.
+        name: String,
+    },
+}
+
 impl Step for MakeImage {
     type Needs = ();
     type Observed = Found;
+    type Action = Imaging;
     type Output = Option<Template>;
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Found, Fault>> {
@@ -287,25 +308,32 @@ impl Step for MakeImage {
         self.image.slots.into_iter().find_map(|vmid| self.ground.awaited(vmid))
     }
 
-    fn decide(&self, (): &(), found: &Found) -> Decision {
+    fn decide(&self, (): &(), found: &Found) -> Decision<Imaging> {
         let Image { name, storage, is_needed, .. } = &self.image;
-        let say = |verb, impact, field: &str, wanted: String| {
-            Decision::Change(Change::new(verb, impact).differing(field, None, Some(wanted)))
+        let say = |action, (verb, impact), field: &str, wanted: String| {
+            Decision::Act(action, Change::new(verb, impact).differing(field, None, Some(wanted)))
         };
         match (found.here, found.free) {
             (Some((_, Stage::Template)), _) if found.is_downloaded && !self.is_untidy() => {
                 let gone = Change::new("tidy", Impact::InPlace);
-                Decision::Change(gone.differing("download", Some(format!("in {storage}")), None))
+                Decision::Act(Imaging::Tidy, gone.differing("download", Some(format!("in {storage}")), None))
             }
             (Some((_, Stage::Template)), _) => Decision::Nothing,
-            (Some((vmid, Stage::Made)), _) => say("label", Impact::InPlace, "tags", vmid.to_string()),
-            (Some((vmid, Stage::Labelled)), _) => say("convert", Impact::Create, "template", vmid.to_string()),
+            (Some((vmid, Stage::Made)), _) => {
+                say(Imaging::Label(vmid), ("label", Impact::InPlace), "tags", vmid.to_string())
+            }
+            (Some((vmid, Stage::Labelled)), _) => {
+                say(Imaging::Convert(vmid), ("convert", Impact::Create), "template", vmid.to_string())
+            }
             (None, _) if !is_needed => Decision::Nothing,
-            (None, Some(vmid)) => say("create", Impact::Create, "template", format!("{vmid} from {name}")),
+            (None, Some(vmid)) => {
+                say(Imaging::Create(vmid), ("create", Impact::Create), "template", format!("{vmid} from {name}"))
+            }
             (None, None) => {
-                let (vmid, other) = found.others.first().cloned().unwrap_or_default();
+                let (vmid, name) = found.others.first().cloned().unwrap_or_default();
                 let discard = Change::new("discard", Impact::Destroy);
-                Decision::Change(discard.differing("template", Some(format!("{vmid}: {other}")), None))
+                let change = discard.differing("template", Some(format!("{vmid}: {name}")), None);
+                Decision::Act(Imaging::Discard { vmid, name }, change)
             }
         }
     }
@@ -314,50 +342,46 @@ impl Step for MakeImage {
         &'a self,
         (): &'a (),
         found: &'a Found,
-        change: &'a Change,
+        action: &'a Imaging,
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let slot = found.here.map(|(vmid, _)| vmid).or(found.free).unwrap_or_default();
-            match change.verb.as_str() {
-                "create" if !found.is_downloaded => {
+            match action {
+                Imaging::Create(_) if !found.is_downloaded => {
                     let evidence = "has no download to be made from: somebody has removed it";
                     return Err(Fault::new(Class::Final, self.subject(), evidence).next("run the same command again"));
                 }
-                "create" => self.create(slot, operation).await?,
-                "label" => {
+                Imaging::Create(slot) => self.create(*slot, operation).await?,
+                Imaging::Label(slot) => {
                     let mut tags = self.image.tags(&self.ground.castle);
-                    tags.insert(since_tag(slot, self.ground.client.clock().wall()));
+                    tags.insert(since_tag(*slot, self.ground.client.clock().wall()));
                     let tags: Vec<String> = tags.into_iter().collect();
                     let path = format!("/nodes/{}/qemu/{slot}/config", part(&self.image.host));
-                    let config = self.still_ours(slot, operation).await?;
+                    let config = self.still_ours(*slot, operation).await?;
                     // If anyone has changed it since, Proxmox refuses by the digest.
                     let form =
                         Form::new().with("tags", tags.join(";")).with("digest", config.digest.unwrap_or_default());
                     self.ground.client.run(&self.subject(), Method::POST, &path, &form, Bound::SHORT).await?;
                 }
-                "convert" => {
+                Imaging::Convert(slot) => {
                     let path = format!("/nodes/{}/qemu/{slot}/template", part(&self.image.host));
                     let subject = self.subject();
                     // Proxmox takes no digest here: this is as near as one can look.
-                    self.still_ours(slot, operation).await?;
+                    self.still_ours(*slot, operation).await?;
                     match self.ground.client.run(&subject, Method::POST, &path, &Form::new(), Bound::SHORT).await {
                         // A run that was cut off had begun it, and it has come to its end since.
                         Err(refusal) if refusal.sentence.contains(CONVERTED) => {}
                         converted => drop(converted?),
                     }
                 }
-                "tidy" => self.tidy().await?,
-                _ => {
-                    let Some((vmid, name)) = found.others.first() else { return Ok(()) };
-                    discard(&self.ground, *vmid, name).await?;
-                }
+                Imaging::Tidy => self.tidy().await?,
+                Imaging::Discard { vmid, name } => discard(&self.ground, *vmid, name).await?,
             }
             Ok(())
         })
     }
 
-    fn expect(&self, (): &(), found: &Found, _: &Change) -> Option<Option<Template>> {
+    fn expect(&self, (): &(), found: &Found) -> Option<Option<Template>> {
         let Image { host, can_link, slots, .. } = &self.image;
         let vmid = found.here.map(|(vmid, _)| vmid).or(found.free).unwrap_or(slots[0]);
         Some(Some(Template { vmid, host: host.clone(), can_link: *can_link }))
@@ -384,6 +408,7 @@ impl FetchImage {
 impl Step for FetchImage {
     type Needs = ();
     type Observed = Found;
+    type Action = ();
     type Output = ();
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Found, Fault>> {
@@ -396,20 +421,14 @@ impl Step for FetchImage {
             return Decision::Nothing;
         }
         let change = Change::new("download", Impact::Create);
-        Decision::Change(change.differing("from", None, Some(self.0.image.url.clone())))
+        Decision::Act((), change.differing("from", None, Some(self.0.image.url.clone())))
     }
 
-    fn act<'a>(
-        &'a self,
-        (): &'a (),
-        _: &'a Found,
-        _: &'a Change,
-        _: &'a Operation,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
+    fn act<'a>(&'a self, (): &'a (), _: &'a Found, (): &'a (), _: &'a Operation) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move { self.0.download().await })
     }
 
-    fn expect(&self, (): &(), _: &Found, _: &Change) -> Option<()> {
+    fn expect(&self, (): &(), _: &Found) -> Option<()> {
         Some(())
     }
 
@@ -458,6 +477,7 @@ impl DropOldImages {
 impl Step for DropOldImages {
     type Needs = (Vec<Arc<super::guest::Standing>>,);
     type Observed = Vec<(u32, String)>;
+    type Action = ();
     type Output = ();
 
     fn observe<'a>(&'a self, _: &'a Self::Needs) -> BoxFuture<'a, Result<Self::Observed, Fault>> {
@@ -488,14 +508,14 @@ impl Step for DropOldImages {
     fn decide(&self, _: &Self::Needs, old: &Self::Observed) -> Decision {
         let Some((vmid, name)) = old.first() else { return Decision::Nothing };
         let discard = Change::new("discard", Impact::Destroy);
-        Decision::Change(discard.differing("template", Some(format!("{vmid}: {name}")), None))
+        Decision::Act((), discard.differing("template", Some(format!("{vmid}: {name}")), None))
     }
 
     fn act<'a>(
         &'a self,
         _: &'a Self::Needs,
         old: &'a Self::Observed,
-        _: &'a Change,
+        (): &'a (),
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {

@@ -40,6 +40,7 @@ impl RunGuest {
 impl Step for RunGuest {
     type Needs = (Arc<Standing>,);
     type Observed = Power;
+    type Action = ();
     type Output = Standing;
 
     fn observe<'a>(&'a self, (standing,): &'a Self::Needs) -> BoxFuture<'a, Result<Power, Fault>> {
@@ -63,14 +64,14 @@ impl Step for RunGuest {
         if power.is_running {
             return Decision::Nothing;
         }
-        Decision::Change(Change::new("start", Impact::InPlace))
+        Decision::Act((), Change::new("start", Impact::InPlace))
     }
 
     fn act<'a>(
         &'a self,
         _: &'a Self::Needs,
         power: &'a Power,
-        _: &'a Change,
+        (): &'a (),
         operation: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
@@ -86,7 +87,7 @@ impl Step for RunGuest {
         })
     }
 
-    fn expect(&self, needs: &Self::Needs, power: &Power, _: &Change) -> Option<Standing> {
+    fn expect(&self, needs: &Self::Needs, power: &Power) -> Option<Standing> {
         Some(self.output(needs, power))
     }
 

@@ -42,28 +42,31 @@ impl ShutGuest {
 impl Step for ShutGuest {
     type Needs = ();
     type Observed = Remains;
+    /// The host that it runs on.
+    type Action = String;
     type Output = ();
 
     fn observe<'a>(&'a self, needs: &'a ()) -> BoxFuture<'a, Result<Remains, Fault>> {
         self.guest.observe(needs)
     }
 
-    fn decide(&self, (): &(), remains: &Remains) -> Decision {
+    fn decide(&self, (): &(), remains: &Remains) -> Decision<String> {
         match remains {
-            Remains::Guest { is_running: true, .. } => Decision::Change(Change::new("shut down", Impact::InPlace)),
-            _ => Decision::Nothing,
+            Remains::Guest { host, is_running: true } => {
+                Decision::Act(host.clone(), Change::new("shut down", Impact::InPlace))
+            }
+            Remains::Guest { is_running: false, .. } | Remains::Nothing => Decision::Nothing,
         }
     }
 
     fn act<'a>(
         &'a self,
         (): &'a (),
-        remains: &'a Remains,
-        _: &'a Change,
+        _: &'a Remains,
+        host: &'a String,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Remains::Guest { host, .. } = remains else { return Ok(()) };
             let (client, vmid) = (&self.guest.ground.client, self.guest.vmid);
             let Some(config) = client.config(host, vmid).await? else { return Ok(()) };
             self.guest.guard(&config).await?;

@@ -182,10 +182,20 @@ impl SaveFiles {
     }
 }
 
+/// What saving does.
+#[derive(Clone, Debug)]
+pub enum Saving {
+    /// The folder is made.
+    MakeFolder,
+    /// The values of these names are written.
+    Save(BTreeSet<String>),
+}
+
 impl Step for SaveFiles {
     type Needs = (Arc<Files>,);
     /// The folder, if there is one.
     type Observed = Option<Folder>;
+    type Action = Saving;
     type Output = ();
 
     fn observe<'a>(&'a self, (files,): &'a Self::Needs) -> BoxFuture<'a, Result<Option<Folder>, Fault>> {
@@ -218,10 +228,10 @@ impl Step for SaveFiles {
         })
     }
 
-    fn decide(&self, (files,): &Self::Needs, folder: &Option<Folder>) -> Decision {
+    fn decide(&self, (files,): &Self::Needs, folder: &Option<Folder>) -> Decision<Saving> {
         let Some(folder) = folder else {
             let change = Change::new("make-folder", Impact::Create);
-            return Decision::Change(change.differing("folder", None, Some(self.shelf.path.clone())));
+            return Decision::Act(Saving::MakeFolder, change.differing("folder", None, Some(self.shelf.path.clone())));
         };
         let differing = self.differing(files, folder);
         if differing.is_empty() {
@@ -229,29 +239,34 @@ impl Step for SaveFiles {
         }
         let is_new = differing.iter().all(|(_, exists)| !exists);
         let change = Change::new("save", if is_new { Impact::Create } else { Impact::InPlace });
-        Decision::Change(differing.into_iter().fold(change, |change, (name, exists)| {
+        let names = differing.iter().map(|&(name, _)| name.to_owned()).collect();
+        let change = differing.into_iter().fold(change, |change, (name, exists)| {
             // That it differs, never how.
             change.differing(name, exists.then(|| "outdated".to_owned()), Some("saved".to_owned()))
-        }))
+        });
+        Decision::Act(Saving::Save(names), change)
     }
 
     fn act<'a>(
         &'a self,
         (files,): &'a Self::Needs,
-        folder: &'a Option<Folder>,
-        _: &'a Change,
+        _: &'a Option<Folder>,
+        action: &'a Saving,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             let Shelf { vault, path, .. } = &self.shelf;
-            let Some(folder) = folder else { return Ok(vault.ensure_folder(path).await?) };
-            let differing = self.differing(files, folder);
-            let wanted = differing.iter().filter_map(|&(name, _)| Some((name.to_owned(), files.0.get(name)?.clone())));
-            Ok(vault.upsert(path, &wanted.collect(), &self.shelf.mark()).await?)
+            match action {
+                Saving::MakeFolder => Ok(vault.ensure_folder(path).await?),
+                Saving::Save(names) => {
+                    let wanted = names.iter().filter_map(|name| Some((name.clone(), files.0.get(name)?.clone())));
+                    Ok(vault.upsert(path, &wanted.collect(), &self.shelf.mark()).await?)
+                }
+            }
         })
     }
 
-    fn expect(&self, _: &Self::Needs, _: &Option<Folder>, _: &Change) -> Option<()> {
+    fn expect(&self, _: &Self::Needs, _: &Option<Folder>) -> Option<()> {
         Some(())
     }
 
@@ -275,6 +290,7 @@ impl Step for RemoveFiles {
     type Needs = ();
     /// What is castle's own.
     type Observed = BTreeSet<String>;
+    type Action = ();
     type Output = ();
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<BTreeSet<String>, Fault>> {
@@ -291,14 +307,14 @@ impl Step for RemoveFiles {
             return Decision::Nothing;
         }
         let change = Change::new("remove", Impact::Destroy);
-        Decision::Change(names.iter().fold(change, |change, name| change.differing(name, Some("saved".into()), None)))
+        Decision::Act((), names.iter().fold(change, |change, name| change.differing(name, Some("saved".into()), None)))
     }
 
     fn act<'a>(
         &'a self,
         (): &'a (),
         names: &'a BTreeSet<String>,
-        _: &'a Change,
+        (): &'a (),
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move { Ok(self.shelf.vault.remove(&self.shelf.path, names).await?) })

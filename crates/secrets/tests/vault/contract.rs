@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use castle_datacenter::blueprint::{Approvals, Placed, Right};
 use castle_datacenter::{Asked, Reply, VaultAsked, VaultReply, Witness};
 use castle_engine::{
-    CastleId, Change, Decision, Fault, Graph, GraphBuilder, Impact, Layer, Operation, Place, Step, StepId,
+    CastleId, Decision, Fault, Graph, GraphBuilder, Impact, Layer, Operation, Place, Step, StepId,
 };
 use castle_seams::{BoxFuture, Clock};
 use castle_secrets::vault::keep::{Files, RemoveFiles, SaveFiles, Shelf};
@@ -58,6 +58,7 @@ struct Give;
 impl Step for Give {
     type Needs = ();
     type Observed = ();
+    type Action = ();
     type Output = Files;
 
     fn observe<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<(), Fault>> {
@@ -68,7 +69,7 @@ impl Step for Give {
         Decision::Nothing
     }
 
-    fn act<'a>(&'a self, (): &'a (), (): &'a (), _: &'a Change, _: &'a Operation) -> BoxFuture<'a, Result<(), Fault>> {
+    fn act<'a>(&'a self, (): &'a (), (): &'a (), (): &'a (), _: &'a Operation) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -253,7 +254,7 @@ fn drift_is_made_good_and_told_without_values() {
         changed.0.extend(secrets(&[("KUBECONFIG", "planted-new-kubeconfig")]));
         let (step, needs) = (SaveFiles::new(shelf(&room, PATH)), (Arc::new(changed),));
         let observed = step.observe(&needs).await.unwrap();
-        let Decision::Change(change) = step.decide(&needs, &observed) else { panic!("there is drift") };
+        let Decision::Act(_, change) = step.decide(&needs, &observed) else { panic!("there is drift") };
         assert_eq!((change.verb.as_str(), change.impact), ("save", Impact::InPlace));
         let told: Vec<String> = change.differences.iter().map(ToString::to_string).collect();
         assert_eq!(told, ["KUBECONFIG: outdated -> saved", "TALOSCONFIG: saved"]);

@@ -50,7 +50,7 @@ pub(super) fn check(castle: &Castle, problems: &mut Problems) {
                     .at(component.origin, "nothing calls for it")
                     .given(castle.network.origin)
                     .given(castle.storage.origin)
-                    .hint(format!("add {}, or remove this", calls(name))),
+                    .hint(format!("add {}, or remove this", name.caller())),
             );
             continue;
         }
@@ -94,16 +94,6 @@ pub(super) fn check(castle: &Castle, problems: &mut Problems) {
             }
             problems.report(problem);
         }
-    }
-}
-
-/// What calls for a component.
-fn calls(name: ComponentName) -> &'static str {
-    match name {
-        ComponentName::ExternalSecrets => "`secrets`",
-        ComponentName::Metallb => "`network.loadBalancers`",
-        ComponentName::Longhorn => "`storage: longhorn`",
-        ComponentName::Flux => "`gitops`",
     }
 }
 

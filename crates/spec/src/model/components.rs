@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::{Castle, ComponentOwner, ComponentSettings, Storage};
+use super::{Castle, ComponentOwner, ComponentSettings, Components, Storage};
 use crate::shape::{Definitions, Reader, Resolved, Shape};
 use crate::span::Sourced;
 use crate::values::ComponentVersion;
@@ -23,28 +23,86 @@ pub enum ComponentName {
     Flux,
 }
 
+/// What castle.yaml has to do with a component.
+struct Row {
+    word: &'static str,
+    key: &'static str,
+    /// The newest version that this castle was tested with.
+    newest: ComponentVersion,
+    /// The versions that are known to be good: from the first on, and below the second.
+    good: (ComponentVersion, ComponentVersion),
+    /// What calls for it, for people.
+    caller: &'static str,
+    is_called_for: fn(&Castle) -> bool,
+    settings: fn(&Components) -> Option<&Sourced<Component>>,
+}
+
+static EXTERNAL_SECRETS: Row = Row {
+    word: "external-secrets",
+    key: "externalSecrets",
+    newest: ComponentVersion::new(2, 9, 0),
+    // Stores of version v1 alone; upstream supports its newest minor only.
+    good: (ComponentVersion::new(2, 9, 0), ComponentVersion::new(2, 10, 0)),
+    caller: "`secrets`",
+    is_called_for: |castle| castle.secrets.is_some(),
+    settings: |components| components.external_secrets.as_ref(),
+};
+
+static METALLB: Row = Row {
+    word: "metallb",
+    key: "metallb",
+    newest: ComponentVersion::new(0, 16, 1),
+    // The first that tells whether its configuration is valid.
+    good: (ComponentVersion::new(0, 15, 3), ComponentVersion::new(0, 17, 0)),
+    caller: "`network.loadBalancers`",
+    is_called_for: |castle| castle.network.load_balancers.is_some(),
+    settings: |components| components.metallb.as_ref(),
+};
+
+static LONGHORN: Row = Row {
+    word: "longhorn",
+    key: "longhorn",
+    newest: ComponentVersion::new(1, 12, 1),
+    // Settings for each data engine, as castle writes them.
+    good: (ComponentVersion::new(1, 12, 0), ComponentVersion::new(1, 13, 0)),
+    caller: "`storage: longhorn`",
+    is_called_for: |castle| matches!(castle.storage.value, Storage::Longhorn(_)),
+    settings: |components| components.longhorn.as_ref(),
+};
+
+static FLUX: Row = Row {
+    word: "flux",
+    key: "flux",
+    newest: ComponentVersion::new(2, 9, 0),
+    good: (ComponentVersion::new(2, 8, 0), ComponentVersion::new(2, 10, 0)),
+    caller: "`gitops`",
+    is_called_for: |castle| castle.gitops.is_some(),
+    settings: |components| components.flux.as_ref(),
+};
+
 impl ComponentName {
     /// All of them, in the order of the layers they belong to.
     pub const ALL: [Self; 4] = [Self::ExternalSecrets, Self::Metallb, Self::Longhorn, Self::Flux];
 
+    fn row(self) -> &'static Row {
+        match self {
+            Self::ExternalSecrets => &EXTERNAL_SECRETS,
+            Self::Metallb => &METALLB,
+            Self::Longhorn => &LONGHORN,
+            Self::Flux => &FLUX,
+        }
+    }
+
     /// The name in files and on command lines.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            Self::ExternalSecrets => "external-secrets",
-            Self::Metallb => "metallb",
-            Self::Longhorn => "longhorn",
-            Self::Flux => "flux",
-        }
+        self.row().word
     }
 
     /// The key in castle.yaml.
     #[must_use]
     pub fn key(self) -> &'static str {
-        match self {
-            Self::ExternalSecrets => "externalSecrets",
-            other => other.word(),
-        }
+        self.row().key
     }
 
     /// The component of this name.
@@ -56,39 +114,26 @@ impl ComponentName {
     /// The newest version that this castle was tested with.
     #[must_use]
     pub fn newest(self) -> ComponentVersion {
-        match self {
-            Self::ExternalSecrets | Self::Flux => ComponentVersion::new(2, 9, 0),
-            Self::Metallb => ComponentVersion::new(0, 16, 1),
-            Self::Longhorn => ComponentVersion::new(1, 12, 1),
-        }
-    }
-
-    /// The versions that are known to be good: from the first on, and below the second.
-    fn good(self) -> (ComponentVersion, ComponentVersion) {
-        let version = ComponentVersion::new;
-        match self {
-            // Stores of version v1 alone; upstream supports its newest minor only.
-            Self::ExternalSecrets => (version(2, 9, 0), version(2, 10, 0)),
-            // The first that tells whether its configuration is valid.
-            Self::Metallb => (version(0, 15, 3), version(0, 17, 0)),
-            // Settings for each data engine, as castle writes them.
-            Self::Longhorn => (version(1, 12, 0), version(1, 13, 0)),
-            Self::Flux => (version(2, 8, 0), version(2, 10, 0)),
-        }
+        self.row().newest.clone()
     }
 
     /// Whether a version is known to be good.
     #[must_use]
     pub fn is_good(self, version: &ComponentVersion) -> bool {
-        let (first, end) = self.good();
-        version.is_final() && first <= *version && *version < end
+        let (first, end) = &self.row().good;
+        version.is_final() && first <= version && version < end
     }
 
     /// The versions that are known to be good, for people.
     #[must_use]
     pub fn good_range(self) -> String {
-        let (first, end) = self.good();
+        let (first, end) = &self.row().good;
         format!("from {first}, below {end}")
+    }
+
+    /// What in castle.yaml calls for it, for people.
+    pub(crate) fn caller(self) -> &'static str {
+        self.row().caller
     }
 }
 
@@ -166,23 +211,12 @@ impl WantedComponent {
 impl Castle {
     /// What castle.yaml says of a component, if anything.
     pub(crate) fn component(&self, name: ComponentName) -> Option<&Sourced<Component>> {
-        let components = &self.components.value;
-        match name {
-            ComponentName::ExternalSecrets => components.external_secrets.as_ref(),
-            ComponentName::Metallb => components.metallb.as_ref(),
-            ComponentName::Longhorn => components.longhorn.as_ref(),
-            ComponentName::Flux => components.flux.as_ref(),
-        }
+        (name.row().settings)(&self.components.value)
     }
 
     /// Whether the rest of the file calls for a component.
     pub(crate) fn calls_for(&self, name: ComponentName) -> bool {
-        match name {
-            ComponentName::ExternalSecrets => self.secrets.is_some(),
-            ComponentName::Metallb => self.network.load_balancers.is_some(),
-            ComponentName::Longhorn => matches!(self.storage.value, Storage::Longhorn(_)),
-            ComponentName::Flux => self.gitops.is_some(),
-        }
+        (name.row().is_called_for)(self)
     }
 
     /// Whether Flux's source-watcher is to run.

@@ -275,6 +275,7 @@ fn unknown(whom: &Whom, class: Class, how: &str) -> Fault {
 impl Step for Bootstrap {
     type Needs = (Arc<Keys>, Vec<Arc<Configured>>);
     type Observed = Begun;
+    type Action = ();
     type Output = Quorum;
 
     fn observe<'a>(&'a self, (keys, configured): &'a Self::Needs) -> BoxFuture<'a, Result<Begun, Fault>> {
@@ -290,7 +291,7 @@ impl Step for Bootstrap {
             Begun::Yes | Begun::Remembered | Begun::Unknown => Decision::Nothing,
             Begun::No => {
                 let first = self.first().map(|whom| whom.name.clone()).or_else(|| self.remembered.first.clone());
-                Decision::Change(Change::new("bootstrap", Impact::Create).differing("etcd", None, first))
+                Decision::Act((), Change::new("bootstrap", Impact::Create).differing("etcd", None, first))
             }
         }
     }
@@ -299,7 +300,7 @@ impl Step for Bootstrap {
         &'a self,
         (keys, _): &'a Self::Needs,
         _: &'a Begun,
-        _: &'a Change,
+        (): &'a (),
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
@@ -312,7 +313,7 @@ impl Step for Bootstrap {
         })
     }
 
-    fn expect(&self, _: &Self::Needs, _: &Begun, _: &Change) -> Option<Quorum> {
+    fn expect(&self, _: &Self::Needs, _: &Begun) -> Option<Quorum> {
         Some(Quorum { is_seen: false })
     }
 

@@ -213,36 +213,51 @@ impl Configure {
     }
 }
 
+/// How a node gets its configuration.
+#[derive(Clone, Copy, Debug)]
+pub enum Configuring {
+    /// It has one, which is brought up to date.
+    Amend {
+        /// Whether it restarts for that.
+        restarts: bool,
+    },
+    /// It is new, and gets its first.
+    Give,
+    /// It does not answer, so nobody knows: planned by whoever only looks, and never done.
+    Compare,
+}
+
 impl Step for Configure {
     type Needs = (Arc<Keys>,);
     type Observed = Sight;
+    type Action = Configuring;
     type Output = Configured;
 
     fn observe<'a>(&'a self, (keys,): &'a Self::Needs) -> BoxFuture<'a, Result<Sight, Fault>> {
         Box::pin(self.look(keys))
     }
 
-    fn decide(&self, _: &Self::Needs, sight: &Sight) -> Decision {
+    fn decide(&self, _: &Self::Needs, sight: &Sight) -> Decision<Configuring> {
         match sight {
             Sight::Running { differences, .. } if differences.is_empty() => Decision::Nothing,
             Sight::Running { .. } if self.restarts == Restarts::InTurn => Decision::Nothing,
             Sight::Running { differences, restarts } => {
                 let change = Change::new(APPLY, if *restarts { Impact::Reboot } else { Impact::InPlace });
-                Decision::Change(differences.iter().fold(change, |change, difference| {
-                    change.differing(
-                        &difference.path,
-                        Some(difference.is.to_string()),
-                        Some(difference.wanted.to_string()),
-                    )
-                }))
+                let change = differences.iter().fold(change, |change, difference| {
+                    let (is, wanted) = (difference.is.to_string(), difference.wanted.to_string());
+                    change.differing(&difference.path, Some(is), Some(wanted))
+                });
+                Decision::Act(Configuring::Amend { restarts: *restarts }, change)
             }
             Sight::Waiting | Sight::Nobody => {
                 let change = Change::new(APPLY, Impact::Create);
-                Decision::Change(change.differing("address", None, Some(self.whom.address.to_string())))
+                let change = change.differing("address", None, Some(self.whom.address.to_string()));
+                Decision::Act(Configuring::Give, change)
             }
             Sight::Silent(why) => {
                 let change = Change::new("compare", Impact::InPlace);
-                Decision::Change(change.differing("configuration", Some(format!("cannot be asked: {why}")), None))
+                let change = change.differing("configuration", Some(format!("cannot be asked: {why}")), None);
+                Decision::Act(Configuring::Compare, change)
             }
         }
     }
@@ -250,19 +265,25 @@ impl Step for Configure {
     fn act<'a>(
         &'a self,
         (keys,): &'a Self::Needs,
-        sight: &'a Sight,
-        _: &'a Change,
+        _: &'a Sight,
+        action: &'a Configuring,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             let text = self.wanted(keys)?.text();
-            if let Sight::Running { restarts, .. } = sight {
-                if *restarts && self.restarts == Restarts::Never {
+            match action {
+                Configuring::Amend { restarts: true } if self.restarts == Restarts::Never => {
                     let evidence = "would have to restart for its configuration, and did not when castle looked";
                     return Err(Fault::guard(&self.whom.name, evidence).next("run the same command again"));
                 }
-                self.contact(keys)?.running().apply_configuration(&text, ApplyMode::Auto).await?;
-                return Ok(());
+                Configuring::Amend { .. } => {
+                    self.contact(keys)?.running().apply_configuration(&text, ApplyMode::Auto).await?;
+                    return Ok(());
+                }
+                Configuring::Compare => {
+                    return Err(Fault::defect("a node that does not answer was to get a configuration"));
+                }
+                Configuring::Give => {}
             }
             // Between looking and doing another machine may have come to this address, and between these two as well.
             let node = self.wire.newborn(&self.whom)?;
@@ -272,7 +293,7 @@ impl Step for Configure {
         })
     }
 
-    fn expect(&self, _: &Self::Needs, sight: &Sight, _: &Change) -> Option<Configured> {
+    fn expect(&self, _: &Self::Needs, sight: &Sight) -> Option<Configured> {
         let how = match sight {
             Sight::Running { .. } => How::Seen,
             Sight::Waiting | Sight::Nobody => How::Expected,

@@ -265,9 +265,24 @@ impl ForgetMember {
     }
 }
 
+/// What is to be forgotten.
+#[derive(Clone, Copy, Debug)]
+pub enum Forgetting {
+    /// A member.
+    Member {
+        /// Its number.
+        id: u64,
+        /// Which of the others told it.
+        told_by: usize,
+    },
+    /// One that nobody could be asked about: planned by whoever only looks, and never done.
+    Unknown,
+}
+
 impl Step for ForgetMember {
     type Needs = (Arc<Keys>,);
     type Observed = Left;
+    type Action = Forgetting;
     type Output = ();
 
     fn observe<'a>(&'a self, (keys,): &'a Self::Needs) -> BoxFuture<'a, Result<Left, Fault>> {
@@ -278,37 +293,42 @@ impl Step for ForgetMember {
         self.awaited.told()
     }
 
-    fn decide(&self, _: &Self::Needs, left: &Left) -> Decision {
-        let member = |is: String| {
+    fn decide(&self, _: &Self::Needs, left: &Left) -> Decision<Forgetting> {
+        let member = |action, is: String| {
             let forget = Change::new("forget", Impact::Destroy);
-            Decision::Change(forget.differing("member of etcd", Some(is), None))
+            Decision::Act(action, forget.differing("member of etcd", Some(is), None))
         };
         match left {
             Left::Nothing => Decision::Nothing,
-            Left::Member { .. } => member(format!("{} at {}", self.lost.name, self.lost.address)),
-            Left::Unknown(why) => member(format!("cannot be asked: {why}")),
+            Left::Member { id, told_by } => member(
+                Forgetting::Member { id: *id, told_by: *told_by },
+                format!("{} at {}", self.lost.name, self.lost.address),
+            ),
+            Left::Unknown(why) => member(Forgetting::Unknown, format!("cannot be asked: {why}")),
         }
     }
 
     fn act<'a>(
         &'a self,
         (keys,): &'a Self::Needs,
-        left: &'a Left,
-        _: &'a Change,
+        _: &'a Left,
+        action: &'a Forgetting,
         _: &'a Operation,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Left::Member { id, told_by } = left else {
+            let Forgetting::Member { id, told_by } = action else {
                 return Err(Fault::new(Class::RefusedBeforeEffect, "etcd", "cannot be asked who its members are"));
             };
             let contacts = self.survivors.contacts(&self.wire, keys)?;
-            let Some(survivor) = contacts.get(*told_by) else { return Ok(()) };
+            let Some(survivor) = contacts.get(*told_by) else {
+                return Err(Fault::defect("a member was told of by a control plane that is none of the others"));
+            };
             self.hold_gone(keys).await?;
             Ok(survivor.running().remove_etcd_member(*id).await?)
         })
     }
 
-    fn expect(&self, _: &Self::Needs, _: &Left, _: &Change) -> Option<()> {
+    fn expect(&self, _: &Self::Needs, _: &Left) -> Option<()> {
         Some(())
     }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_engine::{CastleId, Change, Class, Impact, Layer, Operation, OperationId, Step, StepId};
+use castle_engine::{CastleId, Class, Layer, Operation, OperationId, Step, StepId};
 use castle_seams::{BoxFuture, ByteStream, Dial, DialError, SystemEntropy, SystemKeyMint, Target};
 use castle_talos::client::Hush;
 use castle_talos::model::bundle::{Bundle, Options, ServiceAccountKey};
 use castle_talos::model::config::{Configuration, Contract};
 use castle_talos::model::pki::Doors;
-use castle_talos::steps::{APPLY, Configure, Keys, Machine, Sight, Whom, Wire};
+use castle_talos::steps::{APPLY, Configure, Configuring, Keys, Machine, Sight, Whom, Wire};
 use castle_testbed::{VirtualClock, in_virtual_time};
 
 use crate::serving::Site;
@@ -59,8 +59,8 @@ fn whoever_takes_the_address_after_the_node_has_shown_itself_gets_nothing() {
             let step = Configure::new(wire, whom, Machine::On, compose).only_on(DEVICE);
             let castle = CastleId { name: "blue/proxmox".into(), lineage: "0123456789abcdef".into(), generation: 1 };
             let id = OperationId::of(&castle, &StepId::new(&Layer::new("platform"), "config", "cp-1"), APPLY);
-            let (needs, change) = ((keys(clock).await,), Change::new(APPLY, Impact::Create));
-            let acted = step.act(&needs, &Sight::Waiting, &change, &Operation { id, epoch: 1 }).await;
+            let needs = (keys(clock).await,);
+            let acted = step.act(&needs, &Sight::Waiting, &Configuring::Give, &Operation { id, epoch: 1 }).await;
             assert!(other.fake.applied.lock().unwrap().is_none(), "the secrets went to another machine");
             assert_eq!(first.fake.applied.lock().unwrap().is_none(), is_taken);
             match acted {
