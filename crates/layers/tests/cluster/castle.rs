@@ -73,10 +73,12 @@ impl Castle {
         State::new(self.store.clone(), seal, self.room.id.clone(), doors, "me@here", Memory::default())
     }
 
-    /// Puts this bundle into the state, as if it had been minted.
+    /// Puts this bundle into the state, as if it had been minted there.
     pub(crate) async fn keep_bundle(&self, text: &str) {
         let payload = serde_json::json!({"generation": self.room.id.generation, "bundle": text});
-        self.state().write(&secrets::layer(), payload, 1).await.unwrap();
+        let mut state = self.state();
+        state.latest(&secrets::layer()).await.unwrap();
+        state.write(&secrets::layer(), payload, 1).await.unwrap();
     }
 
     fn strongroom(&self) -> Arc<Strongroom> {

@@ -19,11 +19,16 @@ use crate::castle::{Castle, quick};
 use crate::room::{Room, blueprint, done, door};
 
 const WORKER: &str = "blue-worker-1";
-const PATCH: &str = "machine: {nodeAnnotations: {castle.dev/note: x}, nodeTaints: {lonely: NoExecute}}\n";
 const TRAITS: &str = "dataDisk: 20GiB, labels: {castle.dev/pool: main, node-role.kubernetes.io/worker: ''}, taints: ['dedicated=storage:NoSchedule'], patches: [workers.yaml]";
 
-/// What nodes may say of themselves, Talos decides anew with each release.
-const RELEASES: [&str; 2] = ["v1.13.9", "v1.14.1"];
+/// What nodes say of themselves stands elsewhere in the newer one: the release, and the same patch for it.
+const RELEASES: [(&str, &str); 2] = [
+    ("v1.13.9", "machine: {nodeAnnotations: {castle.dev/note: x}, nodeTaints: {lonely: NoExecute}}\n"),
+    (
+        "v1.14.1",
+        "apiVersion: v1alpha1\nkind: KubeNodeConfig\nannotations: {castle.dev/note: x}\ntaints: {lonely: NoExecute}\n",
+    ),
+];
 
 fn file(talos: &str, traits: &str) -> String {
     quick(1, 1).replace("dataDisk: 20GiB", traits).replace("version: v1.13.9", &format!("version: {talos}"))
@@ -71,11 +76,11 @@ fn nodes_have_what_the_file_says_and_keep_what_others_gave_them() {
     RELEASES.into_iter().for_each(nodes_of_a_release);
 }
 
-fn nodes_of_a_release(talos: &'static str) {
+fn nodes_of_a_release((talos, patch): (&'static str, &'static str)) {
     in_virtual_time(async |clock| {
         let blueprint = blueprint(&["pve"], Version::Nine).with_latencies(Latencies::none());
         let mut castle = Castle::new(Room::new(blueprint, &file(talos, TRAITS), door(clock)));
-        let patches = [("workers.yaml".to_owned(), Secret::from(PATCH.to_owned()))].into();
+        let patches = [("workers.yaml".to_owned(), Secret::from(patch.to_owned()))].into();
         castle.referred = Arc::new(Referred { patches, ..Referred::default() });
         done(&castle.up().await);
         let label = |castle: &Castle, key: &str| worker(castle)["metadata"]["labels"][key].as_str().map(str::to_owned);
@@ -126,7 +131,7 @@ fn nodes_of_a_release(talos: &'static str) {
 /// minute after the API serves.
 #[test]
 fn nodes_without_a_network_have_what_the_file_says_after_one_up() {
-    for talos in RELEASES {
+    for (talos, _) in RELEASES {
         in_virtual_time(async |clock| {
             let mut latencies = Latencies::none();
             latencies.talos.register = Span::new(60.0, 60.0);
