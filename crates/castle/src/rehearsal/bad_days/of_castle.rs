@@ -270,7 +270,7 @@ fn a_bundle_in_the_vault_that_castle_cannot_open() {
                 "next: take the castle down with the one that raised it",
             ),
             (sealed(&others, &plain), "is sealed for others: none of the", "next: run castle with a key that opens it"),
-            ("no base64".to_owned(), "it is no base64", "next: bring it back from a backup of the vault"),
+            ("!".to_owned(), "it is no base64", "next: bring it back from a backup of the vault"),
         ];
         for (value, why, next) in cases {
             put(&value);
