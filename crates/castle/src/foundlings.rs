@@ -51,7 +51,11 @@ fn copies_are_named_by_every_verb_and_touched_by_none() {
         forget(life);
         hold(&life.run(&["adopt"]).await, Exit::Done, &["is known again"]);
         untouched(life);
-        hold(&life.run(&["wipe", "--yes"]).await, Exit::Done, &["left alone: VM 1050 (blue-worker-1)"]);
+        hold(
+            &life.run(&["wipe", "--yes"]).await,
+            Exit::Done,
+            &["left alone: VM 1050 (blue-worker-1)", "is left within 1000-9999 but what somebody copied: VM 1050."],
+        );
         // That life is over.
         hold(&life.run(&["down", "--yes"]).await, Exit::Done, &["left alone: VM 1050 (blue-worker-1)"]);
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
@@ -77,13 +81,42 @@ fn a_copy_at_the_number_of_a_node_stops_that_node_and_is_named() {
         life.datacenter.remove_guest(NODES[1]);
         copy(life, NODES[0], NODES[1]);
         let before = life.datacenter.digest_of(NODES[1]);
-        let words = ["VM 1010", "is a copy of VM 1000", "move or remove the copy, or give this castle other vmids"];
-        hold(&life.run(&["up"]).await, Exit::Refused, &words);
-        hold(&life.run(&["doctor"]).await, Exit::Failed, &["is a copy of VM 1000"]);
+        // Other numbers are no way out for a castle that stands: it moves no machine.
+        for (verb, exit) in [("up", Exit::Refused), ("doctor", Exit::Failed)] {
+            let told = life.run(&[verb]).await;
+            hold(&told, exit, &["VM 1010", "is a copy of VM 1000", "move or remove the copy"]);
+            assert!(!told.printed.text.contains("other vmids"), "{}", told.printed.text);
+        }
         // What it was copied over is not to be seen: whether it is gone, castle does not know.
         let words = ["left alone: VM 1010", "may still be there: blue-worker-1 (VM 1010 on pve)"];
         hold(&life.run(&["down", "--yes"]).await, Exit::Failed, &words);
         assert_eq!(life.datacenter.digest_of(NODES[1]), before);
+    });
+}
+
+/// The same of both numbers of its image, when another image is wanted; and of a castle that does not stand yet, which may choose other numbers.
+#[test]
+fn copies_at_both_numbers_of_the_image_are_named() {
+    const IMAGES: [u32; 2] = [9998, 9999];
+    in_a_world(&written(BLUE), 5, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert!(life.datacenter.remove_guest(IMAGES[0]) && life.datacenter.remove_guest(NODES[1]));
+        IMAGES.iter().for_each(|vmid| copy(life, NODES[0], *vmid));
+        let words = [
+            "its VMIDs are taken by guests that are not castle's: VM 9998 (blue-cp-1, a copy of VM 1000), VM 9999 (blue-cp-1, a copy of VM 1000)",
+            "next: move or remove one of them",
+        ];
+        let told = life.run(&["up"]).await;
+        hold(&told, Exit::Refused, &words);
+        assert!(!told.printed.text.contains("other vmids"), "{}", told.printed.text);
+        // Its life over, the castle may have other numbers.
+        IMAGES.iter().for_each(|vmid| assert!(life.datacenter.remove_guest(*vmid)));
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        IMAGES[1..].iter().for_each(|vmid| copy(life, NODES[0], *vmid));
+        hold(&life.run(&["down", "--yes"]).await, Exit::Done, &[]);
+        copy(life, IMAGES[1], IMAGES[0]);
+        let told = life.run(&["up"]).await;
+        hold(&told, Exit::Refused, &["move or remove one of them, or give this castle other vmids in castle.yaml"]);
     });
 }
 
@@ -122,6 +155,11 @@ fn marks_without_a_format_are_named_with_the_way_out_and_nothing_is_touched() {
                 hold(&life.run(verb).await, Exit::Refused, &words);
             }
             hold(&life.run(&["down", "--yes"]).await, Exit::Refused, &words);
+            hold(&life.run(&["rebirth", "--yes"]).await, Exit::Refused, &words);
+            // What may be left is told, and that nothing is left is not.
+            let wiped = life.run(&["wipe", "--yes"]).await;
+            hold(&wiped, if is_forgotten { Exit::Refused } else { Exit::Failed }, &words);
+            assert!(!wiped.printed.text.contains("Nothing that bears"), "{}", wiped.printed.text);
             // Without a memory nobody knows which castle it is.
             let (quiet, named) = if is_forgotten { (Exit::Refused, &words[..]) } else { (Exit::Done, &words[..1]) };
             hold(&life.run(&["status"]).await, quiet, named);

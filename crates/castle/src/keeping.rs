@@ -399,8 +399,9 @@ impl Kept {
                 let wrong = |why: String| Fault::new(Class::Final, "the castle's vault", why);
                 let found = async {
                     let Some(chamber) = chamber.map_err(wrong)? else { return Ok(None) };
-                    let Some(sealed) = chamber.shelf(&castle).load().await?.0.remove(BUNDLE) else { return Ok(None) };
-                    let saved = opened(&*seal.map_err(wrong)?, &sealed).map_err(wrong)?;
+                    let shelf = chamber.shelf(&castle);
+                    let Some(sealed) = shelf.load().await?.0.remove(BUNDLE) else { return Ok(None) };
+                    let saved = opened(&*seal.map_err(wrong)?, &sealed).map_err(|why| why.in_the_way_of(&shelf))?;
                     Ok((saved.generation == castle.generation).then_some(saved))
                 };
                 found.await.transpose()

@@ -129,6 +129,8 @@ pub(crate) struct Recorded {
     making: (String, Vec<Machine>),
     /// Those that castle itself is removing, and where it saw them.
     going: (String, BTreeSet<u32>),
+    /// Where castle itself has removed all control planes of this life, if it has.
+    razed: String,
 }
 
 /// The machines of a list, as they are written down.
@@ -170,7 +172,8 @@ impl Recorded {
         let vmids = vmids.filter_map(|vmid| vmid.as_u64()?.try_into().ok()).collect();
         let (machines, making) = (listed_in(&payload["nodes"]), listed_in(&payload["making"]["nodes"]));
         let making = (seen_at(&payload, "making"), making);
-        Some(Self { machines, making, going: (seen_at(&payload, "going"), vmids), payload })
+        let (going, razed) = ((seen_at(&payload, "going"), vmids), seen_at(&payload, "razed"));
+        Some(Self { machines, making, going, razed, payload })
     }
 
     /// The record of a life with these machines, as [`crate::stand::Stand::nodes`] lists them.
@@ -243,7 +246,7 @@ impl Recorded {
     pub(crate) async fn note_standing(room: &Strongroom, nodes: &Value, epoch: u64) -> Result<(), Trouble> {
         let recorded = Self::read(room).await.map_err(|error| Trouble::of(&error))?;
         let mut payload = Self::payload(room.generation, nodes);
-        if let Some(Self { making: (seen, _), going: _, machines: _, payload: known }) = &recorded {
+        if let Some(Self { making: (seen, _), payload: known, .. }) = &recorded {
             payload["nodes"] = joined(nodes, &known["nodes"]);
             let open = besides(nodes, &known["making"]["nodes"]);
             if !open.is_empty() {
@@ -371,8 +374,20 @@ impl Recorded {
         write(room, payload, epoch).await
     }
 
-    /// Forgets the machines that are gone: all but these. Which of them castle is removing elsewhere stays known. Returns whether no control plane is left of those that were known.
-    pub(crate) async fn keep_only(&self, room: &Strongroom, left: &BTreeSet<u32>, epoch: u64) -> Result<bool, Trouble> {
+    /// Whether castle itself has removed all control planes of this life here, and none has stood since: nobody is left that has its etcd.
+    pub(crate) fn is_razed(&self, whereabouts: &str) -> bool {
+        self.razed == whereabouts && self.control_planes().next().is_none()
+    }
+
+    /// Forgets the machines that castle has removed here: all but these. Which of them it is removing elsewhere stays known. Returns whether castle itself has
+    /// removed all control planes of this life: one of which no control plane is known may have its etcd anywhere.
+    pub(crate) async fn keep_only(
+        &self,
+        room: &Strongroom,
+        left: &BTreeSet<u32>,
+        whereabouts: &str,
+        epoch: u64,
+    ) -> Result<bool, Trouble> {
         let is_left = |node: &&Value| Machine::read(node).is_some_and(|machine| left.contains(&machine.vmid));
         let nodes = [&self.payload["nodes"], &self.payload["making"]["nodes"]];
         let nodes: Vec<&Value> = nodes.into_iter().filter_map(Value::as_array).flatten().filter(is_left).collect();
@@ -381,12 +396,18 @@ impl Recorded {
         if !going.is_empty() {
             payload["going"] = json!({"seen": self.going.0, "vmids": going});
         }
-        let mut control_planes = self.all().filter(|machine| machine.is_control_plane);
-        let are_gone = control_planes.all(|machine| !left.contains(&machine.vmid));
+        let control_planes: Vec<&Machine> = self.all().filter(|machine| machine.is_control_plane).collect();
+        let is_razed = match control_planes.as_slice() {
+            [] => self.is_razed(whereabouts),
+            all => !all.iter().any(|machine| left.contains(&machine.vmid)),
+        };
+        if is_razed {
+            payload["razed"] = json!({"seen": whereabouts});
+        }
         if payload != self.payload {
             write(room, payload, epoch).await?;
         }
-        Ok(are_gone)
+        Ok(is_razed)
     }
 }
 
@@ -402,6 +423,9 @@ mod tests {
 
     /// As it is sealed in the state; `host` is missing where an earlier castle did not know it.
     const RECORDED: &str = r#"{"generation":2,"nodes":[{"name":"blue-cp-1","role":"control-plane","vmid":421,"host":"pve","address":"10.0.1.1","mac":"02:00:00:00:00:01"},{"name":"blue-worker-1","role":"worker","vmid":428}],"going":{"seen":"https://pve:8006","vmids":[428]}}"#;
+    /// The same while castle makes machines, and once it has removed all control planes.
+    const MAKING: &str = r#"{"generation":2,"nodes":[],"making":{"seen":"pve:8006 as castle@pve!castle","nodes":[{"name":"blue-cp-1","role":"control-plane","vmid":421,"host":"pve","address":"10.0.1.1","mac":"02:00:00:00:00:01"}]}}"#;
+    const RAZED: &str = r#"{"generation":2,"nodes":[{"name":"blue-worker-1","role":"worker","vmid":428}],"razed":{"seen":"pve:8006 as castle@pve!castle"}}"#;
 
     #[test]
     fn the_recorded_machines_are_read() {
@@ -413,6 +437,36 @@ mod tests {
         assert_eq!(recorded.vmids().collect::<Vec<_>>(), [421, 428]);
         assert_eq!(recorded.going, ("https://pve:8006".to_owned(), [428].into()));
         assert_eq!(recorded.making, (String::new(), Vec::new()));
+    }
+
+    fn of(recorded: &str) -> Recorded {
+        Recorded::of(serde_json::from_str(recorded).unwrap(), 2).unwrap()
+    }
+
+    #[test]
+    fn the_recorded_machines_that_castle_makes_are_read() {
+        let making = of(MAKING);
+        assert!(making.machines.is_empty() && making.going == (String::new(), BTreeSet::new()));
+        assert_eq!(making.making.0, "pve:8006 as castle@pve!castle");
+        assert_eq!(listed(&making.making.1), "blue-cp-1 (VM 421 on pve)");
+        assert!(making.making.1[0].is_control_plane && making.making.1[0].mac.as_deref() == Some("02:00:00:00:00:01"));
+        assert_eq!(making.vmids().collect::<Vec<_>>(), [421]);
+        assert!(Recorded::knows_machines(&making.payload, 2), "what may have been made is not forgotten");
+    }
+
+    #[test]
+    fn the_recorded_end_of_all_control_planes_is_read() {
+        let here = "pve:8006 as castle@pve!castle";
+        let razed = of(RAZED);
+        assert!(razed.is_razed(here) && !razed.is_razed("pve2:8006 as castle@pve!castle"));
+        assert!(!of(MAKING).is_razed(here) && !of(RECORDED).is_razed(""), "there are control planes");
+        // Castle may have been cut off while it made them anew; once they have stood, they are what it goes by.
+        let anew = of(MAKING).payload["making"].clone();
+        let mut payload = razed.payload;
+        payload["making"] = anew.clone();
+        assert!(Recorded::of(payload.clone(), 2).unwrap().is_razed(here));
+        payload["nodes"] = anew["nodes"].clone();
+        assert!(!Recorded::of(payload, 2).unwrap().is_razed(here));
     }
 
     #[test]

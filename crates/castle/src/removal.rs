@@ -72,6 +72,8 @@ struct Site {
     unmarked: Vec<(Machine, String)>,
     /// Why nobody knows what the state knows.
     unknown: Option<String>,
+    /// Guests within the range that somebody has copied from a castle's.
+    copies: Vec<String>,
 }
 
 /// What a leftover is of which nobody knows what it is: whoever goes by those that are known forgets what still stands.
@@ -246,6 +248,10 @@ impl<'r> Removal<'r> {
                 kept.name(),
                 stand.client.whereabouts()
             )),
+            // Whoever sleeps begins its etcd once more: only if castle itself has seen the old one go.
+            (None, _) if self.ending == Ending::Sleep && has_begun && !self.knows_etcd(&found, recorded.as_ref()) => {
+                Some(format!("the etcd of {} has begun, and castle knows of no control plane that has it", kept.name()))
+            }
             _ if !is_seen && now.is_told_by_vault() => Some(format!(
                 "only its vault knows of {}, and its machines may be where castle did not see them: looked at {}",
                 kept.name(),
@@ -257,7 +263,20 @@ impl<'r> Removal<'r> {
             true => Downloads::default(),
             false => platform::downloads(&ground, &stand.site).await?,
         };
-        Ok(Site { castle: now.castle, ground, downloads, missing, unmarked, unknown })
+        let is_copy = |guest: &&Doomed| matches!(guest.whose, Whose::Copied(_));
+        let copies = found.iter().filter(is_copy).map(|guest| format!("VM {}", guest.vmid)).collect();
+        Ok(Site { castle: now.castle, ground, downloads, missing, unmarked, unknown, copies })
+    }
+
+    /// Whether castle knows where the etcd of this life was: on control planes that are written down or seen, or on those that it has removed here itself.
+    fn knows_etcd(&self, found: &[Doomed], recorded: Option<&Recorded>) -> bool {
+        let is_razed = |known: &Recorded| known.is_razed(self.stand.client.whereabouts());
+        let is_control_plane = |guest: &Doomed| {
+            let mut nodes = self.stand.kept.nodes.iter();
+            nodes.any(|node| node.vmid.0 == guest.vmid && node.role == castle_spec::Role::ControlPlane)
+        };
+        recorded.is_some_and(|known| known.control_planes().next().is_some() || is_razed(known))
+            || found.iter().any(|guest| goes(guest, self.keep_image) && is_control_plane(guest))
     }
 
     /// Whether a node of the file is there and not to be seen.
@@ -290,13 +309,14 @@ impl<'r> Removal<'r> {
         let told = leftovers.iter().filter_map(|left| left.object["vmid"].as_u64()?.try_into().ok());
         // Somebody's word that these are gone ends a life; as long as it goes on, they may run.
         let left = told.chain(site.missing.iter().map(|machine| machine.vmid)).collect();
-        if recorded.keep_only(&room, &left, epoch).await? {
+        if recorded.keep_only(&room, &left, self.stand.client.whereabouts(), epoch).await? {
             self.unbegin(&site.castle, &room, epoch).await?;
         }
         Ok(())
     }
 
-    /// Writes down that nothing is left that has the etcd of this life, so that it may begin once more.
+    /// Writes down that nothing is left that has the etcd of this life, so that it may begin once more: for whoever has seen every control plane of this life
+    /// that is written down go by castle's own hand.
     async fn unbegin(&self, castle: &CastleId, room: &Strongroom, epoch: u64) -> Result<(), Trouble> {
         let kept = &self.stand.kept;
         if let Some(chamber) = kept.chamber().map_err(Trouble::Failed)? {
@@ -335,8 +355,9 @@ impl<'r> Removal<'r> {
                 let is_left = |guest: &Doomed| {
                     let was_to_go =
                         self.doomed.iter().any(|doomed| doomed.vmid == guest.vmid && doomed.whose == guest.whose);
-                    let is_astray = matches!(guest.whose, Whose::Astray | Whose::Later(_));
-                    was_to_go || goes(guest, self.keep_image) || is_astray
+                    // A mark that cannot be read may be this castle's.
+                    let is_left_alone = matches!(guest.whose, Whose::Astray | Whose::Later(_) | Whose::Unreadable(_));
+                    was_to_go || goes(guest, self.keep_image) || is_left_alone
                 };
                 leftovers.extend(now.into_iter().filter(is_left).map(|guest| self.left(guest, &site.downloads.unseen)));
                 leftovers.extend(hidden);
@@ -423,6 +444,7 @@ impl<'r> Removal<'r> {
             Whose::Later(life) => {
                 (format!("{told}, of life {life}, of which the state here does not know"), lineage::OUTDATED.to_owned())
             }
+            Whose::Unreadable(format) => (format!("{told}, which {format}"), format.next().to_owned()),
             _ => (told, format!("{once}run the same command again")),
         };
         Leftover { told: Some(told), next, object: object(&guest) }
@@ -447,16 +469,19 @@ impl<'r> Removal<'r> {
     async fn looked_for(&self, graph: &Graph, castle: &CastleId, chamber: &Opened) -> Vec<Leftover> {
         let mut leftovers = Vec::new();
         for (step, outcome) in self.stand.look(graph, castle).await.outcomes {
-            let evidence = match outcome {
+            let again = || "run the same command again".to_owned();
+            let (evidence, next) = match outcome {
                 Outcome::Planned { change } => {
-                    change.differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                    (change.differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), again())
                 }
-                Outcome::Failed { fault } => fault.to_string(),
+                // Refused once, it is refused again.
+                Outcome::Failed { fault } if fault.guarded => (fault.to_string(), fault.next),
+                Outcome::Failed { fault } => (fault.to_string(), again()),
                 _ => continue,
             };
             leftovers.push(Leftover {
                 told: Some(format!("{} ({evidence})", named(&step.kind, &step.name, chamber))),
-                next: "run the same command again".to_owned(),
+                next,
                 object: json!({"what": &*step.kind, "name": &*step.name, "evidence": evidence}),
             });
         }
@@ -583,9 +608,14 @@ impl<'r> Removal<'r> {
         if exit == Exit::Done && site.downloads.unseen.is_empty() {
             let image = if self.keep_image { " but the image, which was to be kept" } else { "" };
             let (name, vmids) = (self.stand.kept.name(), &self.stand.site.vmids);
+            let copies = match site.copies.as_slice() {
+                [] => String::new(),
+                copies => format!(" but what somebody copied: {}", copies.join(", ")),
+            };
             printer.say(&match self.ending {
                 Ending::Guests => {
-                    format!("Nothing that bears the mark of {name} is left within {}-{}.", vmids.start(), vmids.end())
+                    let (first, last) = (vmids.start(), vmids.end());
+                    format!("Nothing that bears the mark of {name} is left within {first}-{last}{copies}.")
                 }
                 Ending::Life | Ending::Sleep => format!("Nothing of {name} is left on its hypervisor{image}."),
             });

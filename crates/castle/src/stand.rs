@@ -278,7 +278,12 @@ impl Stand {
         let rolling = if has_begun { rolling.clone() } else { Rolling::at_once() };
         let mut graph = GraphBuilder::new();
         let Secrets { checked, after, keys } = self.keep_secrets(&mut graph, ground, room, survey).await?;
-        let (site, rolls) = (&self.site, &rolling);
+        // What is made from now on says the same of its etcd as what was made before.
+        let mut site = self.site.clone();
+        if let Some(first) = &remembered.first {
+            site.etcd_begins_on.clone_from(first);
+        }
+        let (site, rolls) = (&site, &rolling);
         let (after, checked) = (Some(&after), Some(&checked));
         let design = Design { castle, nodes, placed, site, survey, after, checked, rolling: rolls };
         let old_images = platform::raise(&mut graph, ground, design);

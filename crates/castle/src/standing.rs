@@ -37,7 +37,11 @@ pub(crate) async fn vanished(
     {
         return Ok(Some(fault));
     }
-    if let (Some(recorded), true) = (&recorded, is_written_down && !ours().any(|row| !is_image(row.vmid))) {
+    // Where castle itself has removed all control planes, what may be left of the others stands in nobody's way.
+    let is_razed = recorded.as_ref().is_some_and(|recorded| recorded.is_razed(stand.client.whereabouts()));
+    if let (Some(recorded), true) = (&recorded, is_written_down && !ours().any(|row| !is_image(row.vmid)))
+        && !is_razed
+    {
         return Ok(Some(nothing_there(stand, recorded).await?));
     }
     if !is_written_down && let Some(fault) = taken(stand, ground, survey).await? {

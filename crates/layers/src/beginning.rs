@@ -52,6 +52,7 @@ pub async fn remembered(
     let tags = Mark::tags_of(&ground.castle);
     let is_control_plane = |vmid: u32| nodes.iter().any(|node| node.vmid.0 == vmid && node.role == Role::ControlPlane);
     let ours = survey.guests.range(ground.vmids.clone()).filter(|(_, row)| row.tags.is_superset(&tags));
+    let mut intended: Option<(String, String)> = None;
     for (&vmid, row) in ours.filter(|(vmid, row)| is_control_plane(**vmid) || row.tags.contains(BEGUN_TAG)) {
         let config = match ground.client.config(&row.host, vmid).await {
             Err(_) if !strict => continue,
@@ -59,11 +60,21 @@ pub async fn remembered(
         };
         let Some(config) = config else { continue };
         let Owner::Ours(mark) = ground.owner(vmid, &config).await? else { continue };
-        if let Some(etcd) = mark.etcd.filter(|etcd| etcd.has_begun) {
-            return Ok(told(&format!("the mark on VM {vmid} ({})", mark.name), &etcd.first));
+        let on = format!("the mark on VM {vmid} ({})", mark.name);
+        match (mark.etcd, &intended) {
+            (Some(etcd), _) if etcd.has_begun => return Ok(told(&on, &etcd.first)),
+            (Some(etcd), None) => intended = Some((etcd.first, on)),
+            // Told to begin on one of them, it must not be told to begin on the other.
+            (Some(etcd), Some((first, by))) if strict && etcd.first != *first => {
+                let evidence = format!("{by} says that it begins on {first}, {on} that it begins on {}", etcd.first);
+                return Err(Fault::guard("etcd", evidence).next("castle down, then castle up"));
+            }
+            (Some(_) | None, _) => {}
         }
     }
-    Ok(Remembered { first: first.or(saved.map(|saved| saved.first)), began: None, others: Vec::new() })
+    // A state that was lost and made anew has chosen for itself; the machines are as old as the choice.
+    let first = intended.map(|(first, _)| first).or(first).or(saved.map(|saved| saved.first));
+    Ok(Remembered { first, began: None, others: Vec::new() })
 }
 
 /// Which control plane that runs has data of etcd: what nobody has written down, they know.

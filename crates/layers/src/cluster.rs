@@ -360,14 +360,17 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
     let api = endpoint(graph, plan, (id("api", "endpoint"), place(20)), (keys.clone(), begun.clone()));
     graceful::wake(graph, &api);
     let needs = (api.clone(), begun.clone());
-    if waits_for_nodes(castle) {
-        let names = nodes.iter().map(|node| node.name.value.clone()).collect();
-        let network = lacking_network(castle, nodes, referred);
-        graph.gate(id("nodes", "ready"), place(15), needs.clone(), gates::nodes_ready(names, network));
-        // One that gets no configuration is never ready.
-        for node in nodes.iter() {
-            graph.after(id("nodes", "ready"), id("config", &node.name.value));
-        }
+    let names = nodes.iter().map(|node| node.name.value.clone()).collect();
+    // Without a network nodes are there, and are not ready.
+    let joined = id("nodes", if waits_for_nodes(castle) { "ready" } else { "registered" });
+    let gate = match waits_for_nodes(castle) {
+        true => gates::nodes_ready(names, lacking_network(castle, nodes, referred)),
+        false => gates::nodes_registered(names),
+    };
+    graph.gate(joined.clone(), place(15), needs.clone(), gate);
+    // One that gets no configuration never joins.
+    for node in nodes.iter() {
+        graph.after(joined.clone(), id("config", &node.name.value));
     }
     if castle.kubernetes.cni.value == Cni::Flannel {
         graph.gate(id("coredns", "available"), place(10), needs, gates::core_dns());
@@ -375,8 +378,6 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
     let api = if rolling.is_empty() { api } else { rolling::roll(graph, plan, keys, &api, &begun) };
     let traits = id("nodes", "traits");
     graph.step(traits.clone(), place(2), (api.clone(), keys.clone()), adorn(castle, nodes, referred));
-    if waits_for_nodes(castle) {
-        graph.after(traits, id("nodes", "ready"));
-    }
+    graph.after(traits, joined);
     Formed { api, volumes, quorum: begun }
 }

@@ -1,6 +1,7 @@
 //! One look at the site before anything is decided.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use castle_engine::Fault;
 use castle_proxmox::client::Client;
@@ -43,7 +44,7 @@ impl Survey {
 /// If Proxmox does not answer.
 pub async fn survey(ground: &Ground, site: &Site) -> Result<Survey, Fault> {
     let client: &Client = &ground.client;
-    let (guests, hosts) = try_join(ground.guests(std::time::Duration::ZERO), client.hosts()).await?;
+    let (guests, hosts) = try_join(ground.guests(Duration::ZERO), client.hosts()).await?;
     let hosts: BTreeMap<String, Host> = hosts.into_iter().map(|host| (host.name.clone(), host)).collect();
     let there = site.hosts.iter().filter(|name| hosts.get(*name).is_some_and(|host| host.is_online));
     let storages = try_join_all(there.map(async |host| Ok((host.clone(), client.storages(host).await?)))).await;
@@ -52,18 +53,15 @@ pub async fn survey(ground: &Ground, site: &Site) -> Result<Survey, Fault> {
     Ok(Survey { hosts, storages: storages.into_iter().collect(), guests, running })
 }
 
-/// The machines of the castle that run. Those that are new are asked about, for the list may show what had their numbers before.
+/// The machines of the castle that run, as their hosts say: the list may show what had their numbers before.
 async fn running(ground: &Ground, site: &Site, guests: &Guests) -> BTreeSet<u32> {
     let tags = Mark::tags_of(&ground.castle);
     let images: BTreeSet<u32> = site.image_vmids().collect();
     let ours = guests.range(ground.vmids.clone()).map(|(_, row)| row).filter(|row| !images.contains(&row.vmid));
     let ours = ours.filter(|row| row.is_machine && row.lock.is_none() && row.tags.is_superset(&tags));
     let runs = async |row: &Guest| {
-        let is_running = match row.is_running() {
-            // Of whom nobody can say it, it is not so.
-            None => ground.client.is_running(&row.host, row.vmid).await.ok().flatten(),
-            known => known,
-        };
+        // Of whom nobody can say it, it is not so.
+        let is_running = ground.runs(row, Duration::ZERO).await.ok().flatten();
         (is_running == Some(true)).then_some(row.vmid)
     };
     futures_util::stream::iter(ours).map(runs).buffered(AT_ONCE).filter_map(ready).collect().await

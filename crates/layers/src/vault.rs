@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use castle_engine::{Class, Fault, Gate, GraphBuilder, Handle, Place, Seal, StepId, Verdict};
+use castle_engine::{Class, Fault, Gate, GraphBuilder, Handle, Place, Seal, SealError, StepId, Verdict};
 use castle_seams::BoxFuture;
 use castle_secrets::Secret;
 use castle_secrets::validate::{self, Kind, Origin};
@@ -62,10 +62,14 @@ impl ClientFiles {
         let wrong = |what: &str, why: String| Fault::new(Class::Final, what, why);
         let mut files = BTreeMap::new();
         let bundle = keys.bundle.save();
-        let known = seal.as_ref().zip(there.get(BUNDLE)).and_then(|(seal, sealed)| opened(seal, sealed).ok());
-        let is_other = |saved: &Saved| saved.bundle.expose() != bundle.expose();
+        // What cannot be opened may be the last copy of what somebody stands on: it is not written over.
+        let known = match seal.as_ref().zip(there.get(BUNDLE)) {
+            Some((seal, sealed)) => Some(opened(seal, sealed).map_err(|why| why.in_the_way_of(shelf))?),
+            None => None,
+        };
+        let known = known.filter(|saved| saved.generation == room.generation);
         // One life has one bundle, and the first that was kept is it.
-        if known.as_ref().is_some_and(|saved| saved.generation == room.generation && is_other(saved)) {
+        if known.as_ref().is_some_and(|saved| saved.bundle.expose() != bundle.expose()) {
             return Err(self.other_secrets());
         }
 
@@ -96,12 +100,9 @@ impl ClientFiles {
         };
         files.insert(TALOSCONFIG.to_owned(), talosconfig);
 
-        let is_kept = |seal, sealed: &Secret| match opened(seal, sealed) {
-            Ok(saved) => saved.generation == room.generation && saved.bundle.expose() == bundle.expose(),
-            Err(_) => false,
-        };
         match (seal, there.remove(BUNDLE)) {
-            (Some(seal), Some(sealed)) if is_kept(seal, &sealed) => {
+            // It is kept already; and whoever has no key leaves it as it is.
+            (seal, Some(sealed)) if seal.is_none() || known.is_some() => {
                 files.insert(BUNDLE.to_owned(), sealed);
             }
             (Some(seal), _) => {
@@ -109,11 +110,7 @@ impl ClientFiles {
                 let sealed = sealed(seal, room.generation, &bundle, &beginning).map_err(|why| wrong(BUNDLE, why))?;
                 files.insert(BUNDLE.to_owned(), sealed);
             }
-            // Whoever cannot open it leaves it as it is.
-            (None, Some(sealed)) => {
-                files.insert(BUNDLE.to_owned(), sealed);
-            }
-            (None, None) => {}
+            (None, _) => {}
         }
         Ok(Files(files))
     }
@@ -172,7 +169,7 @@ struct BegunFile(Keeping);
 pub async fn note_unbegun(shelf: &Shelf, seal: &Seal, room: &Strongroom) -> Result<(), Fault> {
     let Some(there) = shelf.load().await?.0.remove(BUNDLE) else { return Ok(()) };
     let wrong = |why: String| Fault::new(Class::Final, BUNDLE, why);
-    let saved = opened(seal, &there).map_err(wrong)?;
+    let saved = opened(seal, &there).map_err(|why| why.in_the_way_of(shelf))?;
     if saved.generation != room.generation || !saved.beginning.is_some_and(|known| known.has_begun) {
         return Ok(());
     }
@@ -187,7 +184,7 @@ impl BegunFile {
             return Ok(Files::default());
         };
         let wrong = |why: String| Fault::new(Class::Final, BUNDLE, why);
-        let saved = opened(seal, &there).map_err(wrong)?;
+        let saved = opened(seal, &there).map_err(|why| why.in_the_way_of(shelf))?;
         let known = saved.beginning.unwrap_or_else(|| room.to_begin());
         let text = if known.has_begun {
             there
@@ -223,30 +220,69 @@ fn sealed(seal: &Seal, generation: u64, bundle: &Secret, beginning: &Beginning) 
     Ok(Secret::from(STANDARD.encode(sealed)))
 }
 
+/// Why the bundle in the vault cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Unopened {
+    /// It is sealed for others than whoever runs castle.
+    #[error("is sealed for others: {0}")]
+    ForOthers(SealError),
+    /// A newer castle wrote it.
+    #[error("a newer castle wrote it (format {0}; this one knows {FORMAT})")]
+    Newer(u64),
+    /// It is from before bundles had a format.
+    #[error("an early castle wrote it, without a format")]
+    Unversioned,
+    /// Nobody can open it.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+impl Unopened {
+    /// What to do about it.
+    fn next(&self) -> &'static str {
+        match self {
+            Self::ForOthers(_) => {
+                "run castle with a key that opens it (docs/state.md, \"Who can read it\"); or, if the state here has the secrets of what stands, remove it \
+                 from the vault: castle up seals it anew for whoever can read the state now"
+            }
+            Self::Newer(_) => "use that castle",
+            Self::Unversioned => "take the castle down with the one that raised it",
+            Self::Damaged(_) => {
+                "bring it back from a backup of the vault; or, if the state here has the secrets of what stands, remove it from the vault: castle up seals it anew"
+            }
+        }
+    }
+
+    /// The same as a fault: castle writes nothing over it.
+    #[must_use]
+    pub fn in_the_way_of(&self, shelf: &Shelf) -> Fault {
+        Fault::guard(format!("{BUNDLE} in {} of the vault", shelf.path), self.to_string()).next(self.next())
+    }
+}
+
 /// The bundle that was sealed for the vault, with which life of the castle it is of.
 ///
 /// # Errors
 ///
-/// Why it cannot be opened, as a sentence.
-pub fn opened(seal: &Seal, sealed: &Secret) -> Result<Saved, String> {
-    let bytes = STANDARD.decode(sealed.expose().trim()).map_err(|_| "it is no base64".to_owned())?;
-    let opened = seal.open(&bytes).map_err(|error| error.to_string())?;
-    read(&opened.plain)
+/// Why it cannot be opened.
+pub fn opened(seal: &Seal, sealed: &Secret) -> Result<Saved, Unopened> {
+    let bytes = STANDARD.decode(sealed.expose().trim());
+    let bytes = bytes.map_err(|_| Unopened::Damaged("it is no base64".to_owned()))?;
+    match seal.open(&bytes) {
+        Ok(opened) => read(&opened.plain),
+        Err(error @ SealError::WrongKey { .. }) => Err(Unopened::ForOthers(error)),
+        Err(error) => Err(Unopened::Damaged(error.to_string())),
+    }
 }
 
 /// What is inside of the seal.
-fn read(plain: &[u8]) -> Result<Saved, String> {
-    let no_bundle = || "what is in it is no bundle".to_owned();
+fn read(plain: &[u8]) -> Result<Saved, Unopened> {
+    let no_bundle = || Unopened::Damaged("what is in it is no bundle".to_owned());
     let mut plain: Value = serde_json::from_slice(plain).map_err(|_| no_bundle())?;
     match plain["format"].as_u64() {
         Some(FORMAT) => {}
-        Some(format) if format > FORMAT => {
-            return Err(format!("a newer castle wrote it (format {format}; this one knows {FORMAT}): use that one"));
-        }
-        None if plain["bundle"].is_string() => {
-            return Err("an early castle wrote it, without a format: take the castle down with the one that raised it"
-                .to_owned());
-        }
+        Some(format) if format > FORMAT => return Err(Unopened::Newer(format)),
+        None if plain["bundle"].is_string() => return Err(Unopened::Unversioned),
         _ => return Err(no_bundle()),
     }
     let beginning = Beginning::read(&plain["etcd"]);
@@ -295,7 +331,7 @@ mod tests {
         let Saved { generation, bundle, beginning } = read(recorded).unwrap();
         assert_eq!(beginning, Some(Beginning { first: "blue-cp-1".to_owned(), has_begun: true }));
         assert_eq!((generation, bundle.expose()), (3, "cluster: {}\n"));
-        let refused = |plain: &str| read(plain.as_bytes()).unwrap_err();
+        let refused = |plain: &str| read(plain.as_bytes()).unwrap_err().to_string();
         assert!(refused(r#"{"bundle":"cluster: {}\n","generation":3}"#).contains("an early castle wrote it"));
         assert!(refused(r#"{"bundle":{},"format":2}"#).contains("a newer castle wrote it (format 2"));
         assert_eq!(refused("{}"), "what is in it is no bundle");

@@ -16,7 +16,7 @@ pub use mark::{Etcd, Format, Mark, Owner, Place, Role};
 pub use privileges::{Needs, Privileges, Requirement, missing, pveum, requirements};
 pub(crate) use property::mib_of;
 pub use property::{NETWORK_MODELS, Properties, PropertyError};
-pub(crate) use rows::each;
 pub use rows::{Config, Guest, Host, Release, Storage, Task, Volume};
+pub(crate) use rows::{each, vmid};
 pub(crate) use since::{is_since, since_tag, tells_since};
 pub use upid::{TaskEnd, Upid, UpidError};

@@ -16,7 +16,7 @@ pub use adopt::{Candidate, MarkGuest, Unmarked, candidate, hardware_addresses};
 pub use begun::{BEGUN_TAG, MarkBegun, Noted};
 pub use downloads::{DownloadPlace, Downloads, RemoveDownloads, Unseen};
 pub use gone::{Reach, Remains, Removal, RemoveGuest, unprotect};
-pub use ground::{Ground, Guests, Record, unstick};
+pub use ground::{Ground, Guests, Record, cleared, stands, unstick};
 pub use guest::{MakeGuest, Making, Sight, Standing, There, irreplaceable};
 pub use image::{DropOldImages, FetchImage, Found, Image, Imaging, MakeImage, Stage, Template};
 pub use power::{Power, RunGuest};

@@ -50,9 +50,10 @@ pub use volumes::Volume;
 
 /// Where nodes listen.
 pub const PORT: u16 = 50000;
-/// What every call is bounded by. The longest thing that a node does before it answers is to ask for the time, five seconds.
+/// What every call is bounded by that changes something, or has the node gather what it does not keep.
 const BOUND: Duration = Duration::from_secs(30);
-/// What a call of whoever only looks is bounded by, and everybody's for what a node knows by itself: one that does not answer by then is told as silent.
+/// What a call of whoever only looks is bounded by, and everybody's for what a node keeps about itself or would do: one that does not answer by then is told
+/// as silent, and asked again where somebody waits for it.
 pub const GLANCE: Duration = Duration::from_secs(3);
 /// What Talos itself takes for the longest message.
 const LIMIT: usize = 32 << 20;

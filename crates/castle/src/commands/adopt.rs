@@ -114,7 +114,7 @@ async fn hidden(stand: &Stand, survey: &Survey) -> Result<BTreeSet<u32>, Trouble
     Ok(hidden)
 }
 
-/// Holds that what stands is of no later life than the one that is known, and that its marks can be read.
+/// Holds that neither what stands nor what is in the vault is of a later life than the one that is known, and that marks can be read.
 async fn not_later(stand: &Stand, identity: &Identity) -> Result<(), Trouble> {
     let ground = stand.ground(&identity.castle, false);
     let found = platform::found(&ground).await?;
@@ -134,7 +134,7 @@ async fn not_later(stand: &Stand, identity: &Identity) -> Result<(), Trouble> {
             format!("is of life {life} of this castle, and its state knows of {}", identity.castle.generation);
         return Err(Fault::guard(subject, evidence).next(lineage::OUTDATED).into());
     }
-    Ok(())
+    stand.later_in_vault(&identity.castle).await.map_or(Ok(()), |fault| Err(fault.into()))
 }
 
 /// Why nothing is written down: what is in the vault is of a later life, or the secrets of what stands are nowhere to be found. It is told.

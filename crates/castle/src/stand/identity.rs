@@ -112,6 +112,17 @@ impl Stand {
         owners.into_iter().filter(|castle| castle.name == name).collect()
     }
 
+    /// That the vault keeps something of a later life of this castle than the one that is known.
+    pub(crate) async fn later_in_vault(&self, known: &CastleId) -> Option<Fault> {
+        let kept = self.kept_in_vault(&known.name).await;
+        let is_later = |castle: &&CastleId| castle.lineage == known.lineage && castle.generation > known.generation;
+        let later = kept.iter().filter(is_later).max_by_key(|castle| castle.generation)?;
+        let evidence =
+            format!("is of life {} of this castle, and its state knows of {}", later.generation, known.generation);
+        let subject = format!("what {} has in the vault", self.kept.name());
+        Some(Fault::guard(subject, evidence).next(lineage::OUTDATED))
+    }
+
     /// Holds that castle has the secrets of a life that it knows from others alone, or that nobody has begun one. Whoever minted other secrets for the
     /// same life would make two castles of one, each with a part of the machines.
     pub(crate) async fn hold_secrets(&self, identity: &Identity) -> Result<(), Trouble> {

@@ -84,7 +84,7 @@ impl Adorn {
         let every = Key::new("", "Node", "", "");
         let nodes = api.list(&Kind::new("v1", "Node"), &Scope::default()).await;
         let nodes = nodes.map_err(|trouble| trouble.fault(&every))?.objects;
-        // Whoever has not joined yet is told of by the gate that waits for it.
+        // Whoever has not joined yet is told of by the gate before this, which waits for it; whoever only looks passes it by.
         let lacks = |wanted: &Wanted| lacking(wanted, nodes.iter().find(|node| node.name() == wanted.name)?);
         Ok(wanted.iter().filter_map(lacks).collect())
     }

@@ -119,16 +119,27 @@ fn said(body: &[u8]) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
+/// Why a node of this name is not looked at any further.
+fn unregistered(name: &str) -> Unmet {
+    let key = Key::new("", "Node", "", name);
+    Unmet { evidence: "is not registered with Kubernetes yet".to_owned(), ..Unmet::absent(key) }
+}
+
+/// Open when Kubernetes knows all nodes of the castle, ready or not.
+pub(super) fn nodes_registered(names: Vec<String>) -> Ready<Quorum> {
+    let test = Test::new(move |nodes| {
+        let is_there = |name: &&String| nodes.iter().any(|node| node.name() == name.as_str());
+        names.iter().find(|name| !is_there(name)).map_or(Ok(()), |name| Err(unregistered(name)))
+    });
+    Ready::new(vec![Expect::Holds(Kind::new("v1", "Node"), Scope::default(), test)], PATIENCE)
+}
+
 /// Open when all nodes of the castle are ready. Where they cannot be, for want of a network, that is told with each that is not.
 pub(super) fn nodes_ready(names: Vec<String>, network: Option<&'static str>) -> Ready<Quorum> {
     let test = Test::new(move |nodes| {
         for name in &names {
             let Some(node) = nodes.iter().find(|node| node.name() == name) else {
-                let key = Key::new("", "Node", "", name);
-                return Err(Unmet {
-                    evidence: "is not registered with Kubernetes yet".to_owned(),
-                    ..Unmet::absent(key)
-                });
+                return Err(unregistered(name));
             };
             match condition(node, "Ready") {
                 Some(ready) if ready.status == "True" => {}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use castle_engine::lineage;
 use castle_proxmox::model::{Config, ErrorClass, Guest, Mark, Owner, Place, Refusal};
-use castle_proxmox::steps::Guests;
+use castle_proxmox::steps::{Guests, cleared, stands};
 use futures_util::future::join_all;
 
 use super::{Case, Finding, names};
@@ -14,7 +14,6 @@ use crate::site::Site;
 const LOOKS: usize = 32;
 /// What the tag begins with that every guest has which castle has finished.
 const DIGEST_TAG: &str = "castle-is-";
-const OTHER_NUMBERS: &str = "give this castle other vmids in castle.yaml";
 
 /// Whether all guests among the castle's numbers are the castle's.
 pub(super) async fn vmids(case: Case<'_>, guests: &Guests, is_lacking: &dyn Fn(&str, &[&str]) -> bool) -> Vec<Finding> {
@@ -35,19 +34,24 @@ pub(super) async fn vmids(case: Case<'_>, guests: &Guests, is_lacking: &dyn Fn(&
         [nodes.first(), nodes.last(), images.first()].into_iter().flatten().copied().collect();
     speakers.dedup_by_key(|guest| guest.vmid);
     let spoken = join_all(speakers.iter().map(|guest| look(guest))).await;
-    if speakers.iter().zip(spoken).any(|(guest, config)| judge(case, &wanted, cluster, guest, config).is_some()) {
+    let judge = |guest: &Guest, config| {
+        judge(case, &wanted, (cluster, stands(case.identity, guests, guest.vmid)), guest, config)
+    };
+    if speakers.iter().zip(spoken).any(|(guest, config)| judge(guest, config).is_some()) {
         suspects.extend(shown);
         suspects.sort_by_key(|guest| guest.vmid);
     }
     let budget = LOOKS.saturating_sub(speakers.len());
     let (seen, unseen) = suspects.split_at(suspects.len().min(budget));
     let configs = join_all(seen.iter().map(|guest| look(guest))).await;
-    let judged = seen.iter().zip(configs).filter_map(|(guest, config)| judge(case, &wanted, cluster, guest, config));
+    let judged = seen.iter().zip(configs).filter_map(|(guest, config)| judge(guest, config));
     let mut findings: Vec<Finding> = judged.collect();
     if !unseen.is_empty() {
         let all: Vec<String> = unseen.iter().map(|guest| called(guest)).collect();
         let evidence = format!("{} more guests have numbers of the castle, and were not looked at", unseen.len());
-        findings.push(Finding::unknown("vmids", names(all.iter().map(String::as_str)), evidence).next(OTHER_NUMBERS));
+        let is_standing = unseen.first().is_some_and(|guest| stands(case.identity, guests, guest.vmid));
+        let next = cleared("move those that are not castle's", is_standing);
+        findings.push(Finding::unknown("vmids", names(all.iter().map(String::as_str)), evidence).next(next));
     }
     if findings.is_empty() {
         let (first, last) = (site.vmids.start(), site.vmids.end());
@@ -81,7 +85,7 @@ fn called(guest: &Guest) -> String {
 fn judge(
     case: Case<'_>,
     wanted: &BTreeMap<u32, &str>,
-    cluster: Option<&str>,
+    (cluster, is_standing): (Option<&str>, bool),
     guest: &Guest,
     config: Result<Option<Config>, Refusal>,
 ) -> Option<Finding> {
@@ -94,7 +98,7 @@ fn judge(
         false => Finding::warning("vmids", subject.clone(), evidence),
     };
     if !guest.is_machine {
-        return Some(in_the_way("is not castle's".to_owned()).next(OTHER_NUMBERS));
+        return Some(in_the_way("is not castle's".to_owned()).next(cleared("move that guest", is_standing)));
     }
     if let Some(lock @ ("clone" | "create")) = guest.lock.as_deref() {
         let evidence = format!("is locked ({lock}): it is just being made, or its making was cut off");
@@ -103,7 +107,10 @@ fn judge(
     }
     let config = match config {
         Ok(config) => config?,
-        Err(refusal) => return Some(Finding::refused("vmids", subject, &refusal).next(OTHER_NUMBERS)),
+        Err(refusal) => {
+            let next = cleared("let the token see it, or move it", is_standing);
+            return Some(Finding::refused("vmids", subject, &refusal).next(next));
+        }
     };
     let here = Place { vmid: guest.vmid, cluster: cluster.map(str::to_owned) };
     match (Mark::owner(case.identity, &here, config.description()), node) {
@@ -128,14 +135,14 @@ fn judge(
             let Mark { castle, name, .. } = mark;
             let evidence =
                 format!("belongs to another castle: it is `{name}` of {} (lineage {})", castle.name, castle.lineage);
-            Some(in_the_way(evidence).next(OTHER_NUMBERS))
+            Some(in_the_way(evidence).next(cleared("move that guest, or take that castle down", is_standing)))
         }
         (Owner::Copy(mark), _) => {
-            Some(in_the_way(mark.told_as_copy()).next(format!("{OTHER_NUMBERS}, or remove the copy")))
+            Some(in_the_way(mark.told_as_copy()).next(cleared("move or remove the copy", is_standing)))
         }
         (Owner::Unreadable(format), _) => Some(in_the_way(format.to_string()).next(format.next())),
         (Owner::Stranger, _) => {
-            let next = format!("{OTHER_NUMBERS}, or move that guest");
+            let next = cleared("move that guest", is_standing);
             Some(in_the_way("is not castle's: it has no mark".to_owned()).next(next))
         }
     }

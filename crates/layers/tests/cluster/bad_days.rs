@@ -406,7 +406,9 @@ fn a_control_plane_that_answers_keeps_its_member_though_no_machine_of_it_is_seen
         let mut castle = castle(clock, 3, Latencies::default());
         done(&castle.up().await);
         let vmid = castle.room.nodes[1].vmid.0;
-        assert!(castle.room.datacenter.change_guest(vmid, &[("description", None), ("tags", None)]));
+        // By its name castle would know it.
+        let renamed = [("description", None), ("tags", None), ("name", Some("spare"))];
+        assert!(castle.room.datacenter.change_guest(vmid, &renamed));
         castle
             .room
             .rewrite(&quick(3, 0).replace("storage: none", "  overrides: {blue-cp-2: {vmid: 600}}\nstorage: none"));

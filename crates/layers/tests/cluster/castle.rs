@@ -9,8 +9,11 @@ use castle_layers::cluster::{self, Formed, Plan, Referred, Rolling};
 use castle_layers::platform::Uuids;
 use castle_layers::platform::{self, Design};
 use castle_layers::secrets::{self, Strongroom};
+use castle_layers::vault::{self, Keeping};
 use castle_layers::{place, survey};
 use castle_seams::{Clock, Disk, KeyMint, SystemEntropy, SystemKeyMint};
+use castle_secrets::vault::Vault;
+use castle_secrets::vault::keep::Shelf;
 use castle_talos::client::Hush;
 use castle_talos::model::bundle::{Bundle, Options, ServiceAccountKey};
 use castle_talos::model::config::Contract;
@@ -48,6 +51,8 @@ pub(crate) struct Castle {
     pub(crate) others: Vec<String>,
     /// Where keys come from.
     pub(crate) mint: Arc<dyn KeyMint>,
+    /// Where the castle keeps its secrets besides, if it has a vault.
+    pub(crate) vault: Option<Arc<dyn Vault>>,
     store: Arc<dyn Store>,
     identity: zeroize::Zeroizing<String>,
 }
@@ -58,7 +63,7 @@ impl Castle {
         let store = Arc::new(DirectoryStore::new(disk, Path::new("/state")));
         let identity = Seal::mint_identity(&SystemEntropy).unwrap();
         let (referred, mint) = (Arc::default(), Arc::new(SystemKeyMint));
-        Self { room, referred, uuids: None, others: Vec::new(), mint, store, identity }
+        Self { room, referred, uuids: None, others: Vec::new(), mint, vault: None, store, identity }
     }
 
     /// The sealed state.
@@ -68,10 +73,12 @@ impl Castle {
         State::new(self.store.clone(), seal, self.room.id.clone(), doors, "me@here", Memory::default())
     }
 
-    /// Puts this bundle into the state, as if it had been minted.
+    /// Puts this bundle into the state, as if it had been minted there.
     pub(crate) async fn keep_bundle(&self, text: &str) {
         let payload = serde_json::json!({"generation": self.room.id.generation, "bundle": text});
-        self.state().write(&secrets::layer(), payload, 1).await.unwrap();
+        let mut state = self.state();
+        state.latest(&secrets::layer()).await.unwrap();
+        state.write(&secrets::layer(), payload, 1).await.unwrap();
     }
 
     fn strongroom(&self) -> Arc<Strongroom> {
@@ -118,6 +125,19 @@ impl Castle {
         }
     }
 
+    /// What is kept in the vault, if there is one.
+    fn keeping(&self) -> Option<Keeping> {
+        let shelf =
+            Shelf { vault: self.vault.clone()?, path: "/castle/blue/proxmox".to_owned(), castle: self.room.id.clone() };
+        Some(Keeping {
+            shelf,
+            seal: Some(Arc::new(Seal::own(std::slice::from_ref(&self.identity)).unwrap())),
+            room: self.strongroom(),
+            castle: Arc::new(self.room.castle.clone()),
+            nodes: Arc::new(self.room.nodes.clone()),
+        })
+    }
+
     async fn remembered(&self) -> castle_talos::steps::Remembered {
         let (room, ground, strongroom) = (&self.room, self.room.ground(false), self.strongroom());
         let survey = survey(&ground, &room.site).await.unwrap();
@@ -139,13 +159,17 @@ impl Castle {
         let made = (room.nodes.as_slice(), &survey);
         let (bundle, keys) = secrets::bundle(graph, &self.strongroom(), &room.castle, &room.id, made, true);
         let (castle, nodes, site) = (&room.castle, room.nodes.as_slice(), &room.site);
+        let sealed = match self.keeping() {
+            Some(keeping) => vault::keep(graph, keeping, &keys),
+            None => bundle,
+        };
         let design = Design {
             castle,
             nodes,
             placed: &placed,
             site,
             survey: &survey,
-            after: Some(&bundle),
+            after: Some(&sealed),
             checked: None,
             rolling: &Rolling::at_once(),
         };

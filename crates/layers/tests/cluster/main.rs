@@ -13,3 +13,4 @@ mod raise;
 #[path = "../platform/room.rs"]
 mod room;
 mod traits;
+mod vaulted;

@@ -77,7 +77,7 @@ fn one_node_is_enough() {
 }
 
 /// Keys that take their time, as an RSA key does on a busy machine.
-struct Slow(VirtualClock);
+pub(crate) struct Slow(pub(crate) VirtualClock);
 
 impl KeyMint for Slow {
     fn mint(&self, kind: KeyKind) -> BoxFuture<'_, Result<PrivateKey, MintError>> {

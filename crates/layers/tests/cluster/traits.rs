@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use castle_datacenter::blueprint::Span;
 use castle_datacenter::{Latencies, Version};
 use castle_engine::{Outcome, Report};
 use castle_kubernetes::client::Api;
@@ -18,11 +19,19 @@ use crate::castle::{Castle, quick};
 use crate::room::{Room, blueprint, done, door};
 
 const WORKER: &str = "blue-worker-1";
-const PATCH: &str = "machine: {nodeAnnotations: {castle.dev/note: x}, nodeTaints: {lonely: NoExecute}}\n";
 const TRAITS: &str = "dataDisk: 20GiB, labels: {castle.dev/pool: main, node-role.kubernetes.io/worker: ''}, taints: ['dedicated=storage:NoSchedule'], patches: [workers.yaml]";
 
-fn file(traits: &str) -> String {
-    quick(1, 1).replace("dataDisk: 20GiB", traits)
+/// What nodes say of themselves stands elsewhere in the newer one: the release, and the same patch for it.
+const RELEASES: [(&str, &str); 2] = [
+    ("v1.13.9", "machine: {nodeAnnotations: {castle.dev/note: x}, nodeTaints: {lonely: NoExecute}}\n"),
+    (
+        "v1.14.1",
+        "apiVersion: v1alpha1\nkind: KubeNodeConfig\nannotations: {castle.dev/note: x}\ntaints: {lonely: NoExecute}\n",
+    ),
+];
+
+fn file(talos: &str, traits: &str) -> String {
+    quick(1, 1).replace("dataDisk: 20GiB", traits).replace("version: v1.13.9", &format!("version: {talos}"))
 }
 
 fn worker(castle: &Castle) -> Value {
@@ -64,10 +73,14 @@ async fn by_hand(castle: &Castle, labels: &Value, taints: Value) {
 
 #[test]
 fn nodes_have_what_the_file_says_and_keep_what_others_gave_them() {
+    RELEASES.into_iter().for_each(nodes_of_a_release);
+}
+
+fn nodes_of_a_release((talos, patch): (&'static str, &'static str)) {
     in_virtual_time(async |clock| {
         let blueprint = blueprint(&["pve"], Version::Nine).with_latencies(Latencies::none());
-        let mut castle = Castle::new(Room::new(blueprint, &file(TRAITS), door(clock)));
-        let patches = [("workers.yaml".to_owned(), Secret::from(PATCH.to_owned()))].into();
+        let mut castle = Castle::new(Room::new(blueprint, &file(talos, TRAITS), door(clock)));
+        let patches = [("workers.yaml".to_owned(), Secret::from(patch.to_owned()))].into();
         castle.referred = Arc::new(Referred { patches, ..Referred::default() });
         done(&castle.up().await);
         let label = |castle: &Castle, key: &str| worker(castle)["metadata"]["labels"][key].as_str().map(str::to_owned);
@@ -103,7 +116,7 @@ fn nodes_have_what_the_file_says_and_keep_what_others_gave_them() {
         assert_eq!(label(&castle, "mine").as_deref(), Some("1"));
 
         // The file wants other things now.
-        castle.room.rewrite(&file("dataDisk: 20GiB, taints: ['dedicated=other:NoSchedule']"));
+        castle.room.rewrite(&file(talos, "dataDisk: 20GiB, taints: ['dedicated=other:NoSchedule']"));
         done(&castle.up().await);
         clock.sleep(Duration::from_secs(60)).await;
         assert_eq!(taints(&castle), ["dedicated=other:NoSchedule", "mine=:NoSchedule"]);
@@ -112,4 +125,27 @@ fn nodes_have_what_the_file_says_and_keep_what_others_gave_them() {
         assert_eq!(label(&castle, "mine").as_deref(), Some("1"));
         done(&castle.plan().await);
     });
+}
+
+/// Goal: one `up` is enough for nodes that nobody waits for to be ready. Method: a castle without a network for Pods and without components, whose worker registers a
+/// minute after the API serves.
+#[test]
+fn nodes_without_a_network_have_what_the_file_says_after_one_up() {
+    for (talos, _) in RELEASES {
+        in_virtual_time(async |clock| {
+            let mut latencies = Latencies::none();
+            latencies.talos.register = Span::new(60.0, 60.0);
+            let blueprint = blueprint(&["pve"], Version::Nine).with_latencies(latencies);
+            let file = file(talos, "labels: {castle.dev/pool: main}, taints: ['dedicated=storage:NoSchedule']");
+            let file = file.replace("{version: v1.36.3}", "{version: v1.36.3, cni: none}");
+            assert!(file.contains("cni: none"));
+            let castle = Castle::new(Room::new(blueprint, &file, door(clock)));
+            done(&castle.up().await);
+            assert_eq!(taints(&castle), ["dedicated=storage:NoSchedule"]);
+            assert_eq!(worker(&castle)["metadata"]["labels"]["castle.dev/pool"], "main");
+            let again = castle.up().await;
+            done(&again);
+            assert_eq!(again.effects(), 0);
+        });
+    }
 }

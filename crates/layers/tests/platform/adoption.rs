@@ -173,6 +173,43 @@ fn a_guest_that_was_moved_is_found_where_it_is() {
     });
 }
 
+/// Goal: marks that are really written name the cluster, and one that names another is on a copy. Method: two hosts; the line is changed by hand, as on a guest that
+/// was restored in another cluster under its own number. Whoever may not know the cluster's name writes none, and goes by the number.
+#[test]
+fn marks_name_the_cluster_that_they_were_written_in() {
+    for knows_cluster in [true, false] {
+        in_virtual_time(async |clock| {
+            let blueprint = crate::room::blueprint(&["pve", "pve2"], castle_datacenter::Version::Nine)
+                .with_latencies(castle_datacenter::Latencies::none());
+            let room = Room::new(blueprint, &file(1, 0, "nodes: [pve, pve2]"), crate::room::door(clock));
+            if !knows_cluster {
+                room.datacenter.revoke("castle@pve!embedded", "Sys.Audit");
+            }
+            done(&room.up().await);
+            let description = || room.datacenter.look().guests[&421].config["description"].clone();
+            let (written, line) = (description(), "cluster: embedded");
+            assert_eq!(written.lines().any(|is| is == line), knows_cluster, "{written}");
+            let place = room.client().place(421).await.unwrap();
+            assert_eq!(place.cluster.as_deref(), knows_cluster.then_some("embedded"));
+            let elsewhere = match knows_cluster {
+                true => written.replace(line, "cluster: lab"),
+                false => written.replace("vmid: 421", "vmid: 421\ncluster: lab"),
+            };
+            assert!(elsewhere != written && room.datacenter.change_guest(421, &[("description", Some(&elsewhere))]));
+            let found = platform::found(&room.ground(false)).await.unwrap();
+            let node = found.iter().find(|guest| guest.vmid == 421).unwrap();
+            let (before, plan) = (room.datacenter.digest_of(421), room.plan(true).await);
+            if knows_cluster {
+                assert_eq!(node.whose, Whose::Copied(421));
+                assert!(failure(&plan).evidence.contains("is a copy of VM 421 of the cluster lab"), "{plan:?}");
+            } else {
+                assert_eq!(node.whose, Whose::Ours);
+            }
+            assert_eq!(room.datacenter.digest_of(421), before);
+        });
+    }
+}
+
 #[test]
 fn an_older_writer_stops_before_a_newer_ones_guest() {
     in_virtual_time(async |clock| {

@@ -78,7 +78,29 @@ fn machines_that_another_run_made_and_did_not_start_are_started() {
     });
 }
 
-/// Once they are older than any statistics, the list alone tells.
+/// Goal: a machine that was restored from a backup under its own number is started, though its tags are old and the list shows it as the dead one was. Method: one is
+/// copied, deleted, and copied back while its statistics live on.
+#[test]
+fn a_machine_that_was_restored_under_its_own_number_is_started() {
+    in_virtual_time(async |clock| {
+        let room = room(clock);
+        done(&room.up().await);
+        clock.sleep(Duration::from_secs(700)).await;
+        let [node, _] = NODES;
+        assert!(room.datacenter.restore_guest(node, 500) && room.datacenter.remove_guest(node));
+        assert!(room.datacenter.restore_guest(500, node) && room.datacenter.remove_guest(500));
+        let shown = room.client().guests().await.unwrap();
+        let row = shown.iter().find(|row| row.vmid == node).unwrap();
+        assert_eq!(row.is_running(), Some(true), "the list shows the dead one: {row:?}");
+        assert!(!stands(&room));
+        let seen = survey(&room.ground(false), &room.site).await.unwrap();
+        assert!(!seen.running.contains(&node) && seen.running.contains(&NODES[1]), "{:?}", seen.running);
+        done(&room.up().await);
+        assert!(stands(&room), "{}", room.snapshot());
+    });
+}
+
+/// Once they are older than any statistics, their host is asked about all of them at once.
 #[test]
 fn guests_that_have_had_their_numbers_for_long_are_not_asked_about() {
     in_virtual_time(async |clock| {

@@ -2,6 +2,7 @@
 
 use castle_layers::survey;
 use castle_proxmox::steps::vanished;
+use castle_seams::Clock as _;
 use castle_testbed::in_virtual_time;
 
 use crate::room::{Room, done, file};
@@ -30,9 +31,30 @@ fn a_machine_is_gone_only_if_it_is_nowhere() {
         assert!(next.starts_with("give the token VM.Audit on it"), "{next}");
         room.datacenter.hide_guest("castle@pve", NODE, false);
 
-        // Neither another node nor a copy is the machine.
+        // A copy that is called so, or was marked so, may be the machine under another number.
         assert!(room.datacenter.restore_guest(NODE, 500));
         assert!(room.datacenter.remove_guest(NODE));
+        let under = |what: &str| format!("may be there under another number: VM 500 on pve, {what}");
+        for vmid in [NODE, 600] {
+            let (evidence, next) = told(vmid).await.unwrap();
+            assert_eq!(evidence, under("a copy of VM 421"));
+            assert!(
+                next.contains(&format!("under its own number: VM {vmid}")) && next.contains("another name"),
+                "{next}"
+            );
+        }
+        assert!(room.datacenter.change_guest(500, &[("name", Some("spare"))]));
+        assert_eq!(told(NODE).await.unwrap().0, under("a copy of VM 421"));
+        // One without a mark is known by its name alone, also before the list tells it.
+        assert!(
+            room.datacenter.change_guest(500, &[("name", Some("blue-cp-1")), ("description", None), ("tags", None)])
+        );
+        assert_eq!(told(NODE).await.unwrap().0, under("without castle's mark"));
+        clock.sleep(std::time::Duration::from_secs(60)).await;
+        assert_eq!(told(NODE).await.unwrap().0, under("without castle's mark"));
+        assert!(room.datacenter.change_guest(500, &[("name", Some("spare"))]));
+        clock.sleep(std::time::Duration::from_secs(60)).await;
+        // Neither another node nor another machine is it.
         assert_eq!(told(NODE).await, None);
         assert_eq!(told(600).await, None);
     });

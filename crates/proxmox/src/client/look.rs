@@ -199,6 +199,18 @@ impl Client {
         }
     }
 
+    /// The guests of a host that run now, as the host itself sees them: one request, however many there are.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`].
+    pub async fn running(&self, host: &str) -> Result<BTreeSet<u32>, Refusal> {
+        let subject = format!("the guests of {host}");
+        let list = self.get(&subject, &format!("/nodes/{}/qemu", part(host)), &Form::new()).await?;
+        let running = |row: &Value| (row["status"] == "running").then(|| crate::model::vmid(row)).flatten();
+        if list.is_array() { Ok(each(&list, running).into_iter().collect()) } else { Err(unreadable(&subject)) }
+    }
+
     /// The tasks that run on a host now, as far as the token may see them: its own always.
     ///
     /// # Errors

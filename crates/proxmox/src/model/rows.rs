@@ -49,6 +49,11 @@ pub(crate) fn each<T>(list: &Value, read: impl Fn(&Value) -> Option<T>) -> Vec<T
     list.as_array().map(Vec::as_slice).unwrap_or_default().iter().filter_map(read).collect()
 }
 
+/// The number that a row is about.
+pub(crate) fn vmid(row: &Value) -> Option<u32> {
+    number(&row["vmid"]).and_then(|vmid| vmid.try_into().ok())
+}
+
 /// A guest as the list of the whole cluster shows it. `vmid`, `host`, `tags`, `lock` and `pool` are as of now. The rest is
 /// statistics: up to ten seconds old, missing of a guest that is new, and, of one whose number another had before, that one's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +86,7 @@ pub struct Guest {
 
 impl Guest {
     pub(crate) fn read(row: &Value, now: SystemTime) -> Option<Self> {
-        let vmid = number(&row["vmid"]).and_then(|vmid| vmid.try_into().ok())?;
+        let vmid = vmid(row)?;
         let tags = words(&row["tags"], &[';', ',', ' ']);
         Some(Self {
             vmid,

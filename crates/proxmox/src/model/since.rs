@@ -7,7 +7,8 @@
 //!
 //! So castle writes the time into the tags, which are as of now, whenever it writes there that a guest is as wanted; and the guest's
 //! number with it, for tags are copied along with guests. A guest whose tag is older than the longest life of statistics has had
-//! its number for as long, so its statistics are its own. Of all others castle asks the host that carries them.
+//! its number for as long, so its statistics are its own. Of all others castle asks the host that carries them. A backup has the tags of
+//! what it is of: what decides whether a guest runs is asked of its host in any case, of all that it carries at once.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -11,7 +11,8 @@ use super::ground::{Ground, Looks};
 use crate::client::{Bound, part};
 use crate::model::{Config, Form, Mark};
 
-/// The tag of control planes whose mark says that etcd has begun: one list of the cluster shows it.
+/// The tag of control planes whose mark says that etcd has begun: one list of the cluster shows it. It has no version: it says which marks are to be read, and
+/// they have one.
 pub const BEGUN_TAG: &str = "castle-etcd";
 
 /// Writes into the mark of a control plane that the etcd of its life has begun. `B` is what says so.
@@ -121,4 +122,13 @@ impl<B: Send + Sync + 'static> Step for MarkBegun<B> {
     }
 
     fn output(&self, _: &Self::Needs, _: &Noted) {}
+}
+
+#[cfg(test)]
+mod tests {
+    /// The tag as guests have it. It is found again by castles to come.
+    #[test]
+    fn the_recorded_tag_is_written() {
+        assert_eq!(super::BEGUN_TAG, "castle-etcd");
+    }
 }

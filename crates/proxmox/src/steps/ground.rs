@@ -41,8 +41,26 @@ pub struct Ground {
     /// Whether every guest is looked at in full, although the list shows nothing wrong with it.
     pub deep: bool,
     latest: Mutex<Option<(Duration, Arc<Guests>)>>,
+    /// Which guests run on each host, as of when.
+    running: Mutex<BTreeMap<String, (Duration, Arc<BTreeSet<u32>>)>>,
     /// The guests that somebody waits for, and what is seen of them.
     awaited: std::sync::Mutex<BTreeMap<u32, Closed>>,
+}
+
+/// Whether a machine of this castle is seen besides the guest of this number, as far as the list tells.
+#[must_use]
+pub fn stands(castle: &CastleId, guests: &Guests, besides: u32) -> bool {
+    let tags = Mark::tags_of(castle);
+    let is_machine =
+        |row: &Guest| row.is_machine && !row.shows_template && row.tags.is_superset(&tags) && !row.looks_copied();
+    guests.values().any(|row| row.vmid != besides && is_machine(row))
+}
+
+/// What to do about a guest that is in the way. Castle moves no machine, so a castle that stands keeps its numbers.
+#[must_use]
+pub fn cleared(clear: &str, is_standing: bool) -> String {
+    let otherwise = if is_standing { "" } else { ", or give this castle other vmids in castle.yaml" };
+    format!("{clear}{otherwise}")
 }
 
 /// That a guest is waited for, until this is dropped.
@@ -68,6 +86,7 @@ impl Ground {
             record: None,
             deep,
             latest: Mutex::new(None),
+            running: Mutex::default(),
             awaited: std::sync::Mutex::default(),
         }
     }
@@ -103,6 +122,29 @@ impl Ground {
         Ok(guests)
     }
 
+    /// Whether a guest runs that the list shows, as of a moment not before `since`; `None` if it is not on that host any more.
+    ///
+    /// That its tags are old does not say that its statistics are its own: one that was restored from a backup under its own number has them, too. So its
+    /// host is asked: for one that is new about this guest, for all others once about all that it carries, however many ask at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if its host does not say.
+    pub async fn runs(&self, row: &Guest, since: Duration) -> Result<Option<bool>, Refusal> {
+        if !row.is_settled {
+            return self.client.is_running(&row.host, row.vmid).await;
+        }
+        let mut all = self.running.lock().await;
+        if let Some((_, running)) = all.get(&row.host).filter(|(begun, _)| *begun >= since) {
+            return Ok(Some(running.contains(&row.vmid)));
+        }
+        let begun = self.client.clock().monotonic();
+        let running = Arc::new(self.client.running(&row.host).await?);
+        let runs = running.contains(&row.vmid);
+        all.insert(row.host.clone(), (begun, running));
+        Ok(Some(runs))
+    }
+
     /// Whose a guest is.
     ///
     /// # Errors
@@ -133,19 +175,26 @@ impl Ground {
             }
             Owner::Later(mark) => Err(Fault::guard(subject, mark.told_as_later(&self.castle)).next(lineage::OUTDATED)),
             Owner::Other(mark) => Err(self.taken(vmid, &mark)),
-            Owner::Copy(mark) => Err(Fault::guard(subject, mark.told_as_copy())
-                .next("move or remove the copy, or give this castle other vmids")),
+            Owner::Copy(mark) => {
+                let next = self.cleared("move or remove the copy", vmid).await?;
+                Err(Fault::guard(subject, mark.told_as_copy()).next(next))
+            }
             Owner::Unreadable(format) => Err(Fault::guard(subject, format.to_string()).next(format.next())),
             Owner::Stranger => {
                 let evidence = format!("is not castle's: it is called `{called}` and has no mark");
-                let next = if called == name {
-                    "if it is this node, and somebody else made it: castle adopt --foreign; otherwise give this castle other vmids in castle.yaml"
-                } else {
-                    "give this castle other vmids in castle.yaml, or move that guest"
-                };
-                Err(Fault::guard(subject, evidence).next(next))
+                let next = self.cleared("move that guest", vmid).await?;
+                let is_node = "if it is this node, and somebody else made it: castle adopt --foreign; otherwise ";
+                Err(Fault::guard(subject, evidence)
+                    .next(format!("{}{next}", if called == name { is_node } else { "" })))
             }
         }
+    }
+
+    /// What to do about a guest that has this number and is not castle's: clear it as somebody who may does, or, as long as the castle has no machine, choose other
+    /// numbers.
+    pub(crate) async fn cleared(&self, clear: &str, vmid: u32) -> Result<String, Refusal> {
+        let guests = self.guests(Duration::ZERO).await?;
+        Ok(cleared(clear, stands(&self.castle, &guests, vmid)))
     }
 
     /// Why a guest is left alone that has the mark of another castle.

@@ -81,9 +81,8 @@ impl MakeGuest {
         let Some(row) = guests.get(&vmid) else { return Ok(Sight::Absent) };
         if !row.is_machine {
             let evidence = format!("is a container on {}, not castle's", row.host);
-            return Err(
-                Fault::guard(format!("guest {vmid}"), evidence).next("give this castle other vmids in castle.yaml")
-            );
+            let next = self.ground.cleared("move that guest", vmid).await?;
+            return Err(Fault::guard(format!("guest {vmid}"), evidence).next(next));
         }
         if !self.ground.deep && self.wanted.is_shown_by(&self.ground.castle, row) {
             return Ok(Sight::AsWanted(Standing { vmid, host: row.host.clone() }));

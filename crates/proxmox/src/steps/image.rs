@@ -175,7 +175,8 @@ impl MakeImage {
         }
         if found.here.is_none() && found.free.is_none() && found.others.is_empty() && image.is_needed {
             let evidence = format!("its VMIDs are taken by guests that are not castle's: {}", strangers.join(", "));
-            return Err(Fault::guard(self.subject(), evidence).next("give this castle other vmids in castle.yaml"));
+            let next = self.ground.cleared("move or remove one of them", image.slots[0]).await?;
+            return Err(Fault::guard(self.subject(), evidence).next(next));
         }
         // The download of a template that is there only matters to whoever tidies up.
         if (image.is_needed && found.here.is_none()) || (found.here.is_some() && tidies) {

@@ -9,7 +9,7 @@ use castle_seams::BoxFuture;
 use super::ground::{Ground, Looks};
 use super::guest::Standing;
 use crate::client::{Bound, part};
-use crate::model::Form;
+use crate::model::{Form, Guest};
 
 /// Starts a guest, and starts it again when it has stopped.
 pub struct RunGuest {
@@ -46,12 +46,16 @@ impl Step for RunGuest {
     fn observe<'a>(&'a self, (standing,): &'a Self::Needs) -> BoxFuture<'a, Result<Power, Fault>> {
         Box::pin(async move {
             let (client, vmid) = (&self.ground.client, standing.vmid);
-            let guests = self.ground.guests(self.looks.since(client.clock().monotonic())).await?;
+            let since = self.looks.since(client.clock().monotonic());
+            let guests = self.ground.guests(since).await?;
             let row = guests.get(&vmid);
             let host = row.map_or(&standing.host, |row| &row.host).clone();
             let standing = Standing { vmid, host };
-            // The list is a few seconds old: what it says of running guests is believed if it is certainly of them; the rest is asked.
-            if row.is_some_and(|row| row.is_running() == Some(true) && row.lock.is_none()) && !self.ground.deep {
+            // What all that its host carries do is as old as the list; one that does not run, or is at something, is asked about itself.
+            let is_settled = |row: &&Guest| row.is_running() == Some(true) && row.lock.is_none() && !self.ground.deep;
+            if let Some(row) = row.filter(is_settled)
+                && self.ground.runs(row, since).await? == Some(true)
+            {
                 return Ok(Power { standing, is_running: true });
             }
             // What is not there does not run; a plan asks about guests that are yet to be made.

@@ -3,9 +3,10 @@
 use castle_engine::Fault;
 
 use super::ground::Ground;
-use crate::model::{Mark, Owner};
+use crate::model::{Guest, Mark, Owner};
 
-/// Holds that Proxmox has no machine of this name of the castle now: neither at its number, seen or not, nor at any other that is seen.
+/// Holds that Proxmox has no machine of this name now: neither at its number, seen or not, nor at any other that is seen, whoever made it. One that was restored
+/// from a backup under another number, or that has lost its mark, may have the data and the voice of the one that is missing.
 ///
 /// # Errors
 ///
@@ -27,12 +28,25 @@ pub async fn vanished(ground: &Ground, vmid: u32, name: &str) -> Result<(), Faul
             .next("give the token VM.Audit on it (castle doctor tells what the token may do), then run the same command again"));
     }
     let tags = Mark::tags_of(&ground.castle);
-    for row in guests.values().filter(|row| row.tags.is_superset(&tags)) {
+    // The list may not know yet what one is called that was just restored.
+    let may_be = |row: &&Guest| row.tags.is_superset(&tags) || row.name.as_deref().is_none_or(|is| is == name);
+    for row in guests.values().filter(|row| row.is_machine).filter(may_be) {
         let Some(config) = client.config(&row.host, row.vmid).await? else { continue };
-        match ground.owner(row.vmid, &config).await? {
+        let is_called_so = config.get("name") == Some(name);
+        let what = match ground.owner(row.vmid, &config).await? {
             Owner::Ours(mark) if mark.name == name => return Err(there(row.vmid, &row.host)),
-            _ => {}
-        }
+            // The whole mark of another machine, of an earlier life or of another castle.
+            Owner::Ours(_) | Owner::Earlier(_) | Owner::Later(_) | Owner::Other(_) => continue,
+            Owner::Copy(mark) if is_called_so || mark.name == name => format!("a copy of VM {}", mark.place.vmid),
+            Owner::Unreadable(format) if is_called_so => format!("which {format}"),
+            Owner::Stranger if is_called_so => "without castle's mark".to_owned(),
+            Owner::Copy(_) | Owner::Unreadable(_) | Owner::Stranger => continue,
+        };
+        let evidence = format!("may be there under another number: VM {} on {}, {what}", row.vmid, row.host);
+        return Err(Fault::guard(name, evidence).next(format!(
+            "if it is that machine, stop it and restore it under its own number: VM {vmid}; if it is another one, give it another name and description, or \
+             remove it; then run the same command again"
+        )));
     }
     Ok(())
 }

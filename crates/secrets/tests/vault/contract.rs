@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use castle_datacenter::blueprint::{Approvals, Placed, Right};
 use castle_datacenter::{Asked, Reply, VaultAsked, VaultReply, Witness};
 use castle_engine::{
-    CastleId, Decision, Fault, Graph, GraphBuilder, Impact, Layer, Operation, Place, Step, StepId,
+    CastleId, Decision, Fault, Graph, GraphBuilder, Impact, Layer, Operation, Place, Step, StepId, lineage,
 };
 use castle_seams::{BoxFuture, Clock};
 use castle_secrets::vault::keep::{Files, RemoveFiles, SaveFiles, Shelf};
@@ -241,6 +241,33 @@ fn what_an_unversioned_castle_kept_is_named_and_left_alone() {
         assert!(failed.len() == 1 && failed[0].contains("of another version"), "{failed:?}");
         assert_eq!(outcome(&removing(shelf(&room, PATH)), clock).await, Vec::<String>::new());
         assert_eq!(room.datacenter.vault(HOST), before);
+    });
+}
+
+/// Goal: what a later life has kept is neither written over nor removed by whoever remembers an earlier one. Method: a shelf of life 2 saves, then one of life 1 saves
+/// and removes; the other way about, the later one takes over.
+#[test]
+fn what_a_later_life_kept_is_left_to_it() {
+    in_virtual_time(async |clock| {
+        let room = Room::new(Arc::new(*clock));
+        let of_life = |generation| Shelf { castle: CastleId { generation, ..castle() }, ..shelf(&room, PATH) };
+        assert_eq!(outcome(&saving(of_life(2)), clock).await, Vec::<String>::new());
+        let before = room.datacenter.vault(HOST);
+        for graph in [saving(of_life(1)), removing(of_life(1))] {
+            let failed = outcome(&graph, clock).await;
+            let words = "is of life 2 of this castle, and what is remembered here ends with life 1: the state is older than the castle";
+            assert!(
+                failed.len() == 1 && failed[0].contains(words) && failed[0].contains(lineage::OUTDATED),
+                "{failed:?}"
+            );
+            assert!(failed[0].contains("guarded: true"), "{failed:?}");
+            assert_eq!(room.datacenter.vault(HOST), before);
+        }
+        assert_eq!(outcome(&saving(of_life(3)), clock).await, Vec::<String>::new());
+        let owners = Shelf::owners(&room.client(), PATH).await.unwrap();
+        assert_eq!(owners.into_iter().map(|castle| castle.generation).collect::<Vec<_>>(), [3]);
+        assert_eq!(outcome(&removing(of_life(3)), clock).await, Vec::<String>::new());
+        assert!(of_life(3).load().await.unwrap().0.is_empty());
     });
 }
 

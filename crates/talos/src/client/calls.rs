@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::link::Line;
 use super::refusal::{Call, Trouble};
-use super::{ErrorClass, LIMIT, Node, Refusal, archive, checked, only};
+use super::{ErrorClass, GLANCE, LIMIT, Node, Refusal, archive, checked, only};
 
 /// When a node takes up a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Node {
             let request = ReadRequest { path: path.to_owned() };
             collect(machine(channel).read(request).await?.into_inner()).await
         };
-        self.look("Read", ask).await
+        self.glance("Read", ask).await
     }
 
     /// What is another one after every start.
@@ -167,7 +167,7 @@ impl Node {
             only(machine(channel).apply_configuration(request).await?.into_inner().messages)
         };
         // The answer shows the lines around each difference, secrets among them: only its mode is looked at.
-        let answer = self.look_with("ApplyConfiguration", configuration.expose(), self.bound, ask).await?;
+        let answer = self.look_with("ApplyConfiguration", configuration.expose(), GLANCE, ask).await?;
         Ok(answer.mode() == Mode::Reboot)
     }
 

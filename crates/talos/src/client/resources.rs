@@ -131,7 +131,7 @@ impl Node {
             let request = GetRequest { namespace, r#type, id, options: None };
             Ok(state(channel).get(request).await?.into_inner().resource)
         };
-        match self.look("Get", ask).await {
+        match self.glance("Get", ask).await {
             Ok(resource) => Ok(resource.map(Resource::from)),
             Err(refusal) if refusal.class == ErrorClass::Missing => Ok(None),
             Err(refusal) => Err(refusal),
@@ -154,7 +154,7 @@ impl Node {
             }
             Ok(resources)
         };
-        self.look("List", ask).await
+        self.glance("List", ask).await
     }
 
     /// Watches one resource, or all of a kind. What is there is told first.
@@ -179,7 +179,7 @@ impl Node {
             let first = stream.message().await?.ok_or_else(ended)?;
             Ok((stream, first.event.into()))
         };
-        let (stream, heard) = self.look("Watch", ask).await?;
+        let (stream, heard) = self.glance("Watch", ask).await?;
         Ok(Watch { node: self, stream, heard })
     }
 }

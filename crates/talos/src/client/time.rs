@@ -93,7 +93,7 @@ impl Node {
             let resource = state(channel).get(request).await?.into_inner().resource;
             Ok(moment(resource.and_then(|resource| resource.metadata?.updated).as_ref()))
         };
-        self.look("Get", ask).await
+        self.glance("Get", ask).await
     }
 
     /// Its clock beside that of its time server, which it asks now.

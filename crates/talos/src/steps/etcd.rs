@@ -167,7 +167,7 @@ impl Seen {
     /// Why it takes part in no quorum; nothing if its etcd runs.
     fn missing(&self, now: SystemTime) -> Option<String> {
         match &self.service {
-            Err(refusal) => Some(format!("does not answer: {}", refusal.sentence)),
+            Err(refusal) => Some(format!("{SILENT}: {}", refusal.sentence)),
             Ok(None) => Some("has no etcd yet".to_owned()),
             Ok(Some(etcd)) if etcd.state == "Running" => None,
             Ok(Some(etcd)) => {
@@ -188,7 +188,12 @@ impl Silence {
     /// whose machines are not there.
     pub(super) fn closed(&self, absent: &[&str]) -> Closed {
         let mut missing: Vec<String> = absent.iter().map(|name| format!("{name} ({UNSEEN})")).collect();
-        missing.extend(self.missing.iter().map(|(whom, how)| format!("{} ({how})", whom.name)));
+        // Those that tell nothing of themselves tell no time either; one that has only just started is not missed yet.
+        let dated = |how: &str| match how.strip_prefix(SILENT) {
+            Some(why) if !self.is_starting => format!("{SILENT}, {UNDATED}{why}"),
+            _ => how.to_owned(),
+        };
+        missing.extend(self.missing.iter().map(|(whom, how)| format!("{} ({})", whom.name, dated(how))));
         let missing = if missing.is_empty() {
             "its members do not find each other".to_owned()
         } else {
@@ -218,7 +223,11 @@ impl Silence {
 }
 
 /// What is told of a control plane that the hypervisor does not show.
-pub const UNSEEN: &str = "its machine is not to be seen";
+pub const UNSEEN: &str = "its machine is not to be seen, since when is not known";
+/// What is told of a control plane whose machine says nothing.
+const SILENT: &str = "does not answer";
+/// What is told of one that says nothing of since when, and of which nobody else does.
+const UNDATED: &str = "since when is not known";
 
 /// What comes before every way back: nothing that is tried can lose what was copied.
 #[must_use]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use castle_engine::{Class, Fault};
 use castle_seams::Clock;
 use castle_secrets::Secret;
-use castle_talos::client::{ApplyMode, ErrorClass, GLANCE, Presence, Refusal};
+use castle_talos::client::{ApplyMode, ErrorClass, GLANCE, Presence, Refusal, kinds};
 use castle_testbed::in_virtual_time;
 use tonic::Code;
 
@@ -105,6 +105,30 @@ fn a_node_that_says_nothing_is_known_as_such_within_three_seconds() {
         assert_eq!(clock.monotonic(), GLANCE);
         assert_eq!(node.services().await.unwrap_err().class, ErrorClass::Lost);
         assert_eq!(clock.monotonic(), 2 * GLANCE);
+    });
+}
+
+/// The same of what it keeps about itself, of its files, and of what it would do: each may be silent alone, and may be asked again.
+#[test]
+fn what_a_node_keeps_about_itself_is_waited_for_no_longer() {
+    in_virtual_time(async |clock| {
+        let site = Site::new(clock);
+        let (node, configuration) = (site.plain(), Secret::from(String::new()));
+        let kind = kinds::MACHINE_STATUS;
+        for call in ["Get", "List", "Watch", "Read", "ApplyConfiguration"] {
+            site.fake.doom(call, Fate::Silence);
+            let begun = clock.monotonic();
+            let refusal = match call {
+                "Get" => node.resource(kind, "machine").await.unwrap_err(),
+                "List" => node.resources(kind).await.unwrap_err(),
+                "Watch" => node.watch(kind, Some("machine")).await.unwrap_err(),
+                "Read" => node.boot_id().await.unwrap_err(),
+                _ => node.would_restart(&configuration).await.unwrap_err(),
+            };
+            assert_eq!(classes(refusal), (ErrorClass::Lost, Class::RetryableAfter(None)), "{call}");
+            assert_eq!(clock.monotonic() - begun, GLANCE, "{call}");
+        }
+        node.version().await.unwrap();
     });
 }
 

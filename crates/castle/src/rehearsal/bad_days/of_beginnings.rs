@@ -130,6 +130,89 @@ fn a_raise_that_was_cut_off_before_etcd_began_goes_on() {
     });
 }
 
+/// Goal: with the state lost and no vault, the machines say where etcd begins, and it is told so on no other. Method: a raise is cut off before Bootstrap, and the marks
+/// name another control plane than the file would choose, as those of a castle that chooses otherwise do.
+#[test]
+fn machines_say_where_etcd_begins() {
+    let text = THREE
+        .replace("serviceAccountKey: p256}", "serviceAccountKey: p256, bundle: 'file:bundle.yaml'}")
+        .replace("secrets: embedded\n", "");
+    in_worlds(&written(&text), &SEEDS[..2], async |life| {
+        let bootstrap = |moment| Kill {
+            at: At::Change(Box::new(|change| change.starts_with("Bootstrap"))),
+            moment,
+            loss: Loss::None,
+        };
+        let begun_on = |life: &Life| -> Vec<String> {
+            let changes = life.tally.changes().into_iter();
+            changes.filter(|change| change.starts_with("Bootstrap")).collect()
+        };
+        assert_eq!(life.run_killed(&["up"], bootstrap(Moment::Before)).await.exit, None);
+        begun_on(&life);
+        let renamed = |life: &Life, vmid: u32, to: &str| {
+            let description = life.datacenter.look().guests[&vmid].config["description"].clone();
+            assert!(description.contains("\netcd: begins on blue-cp-"), "{description}");
+            let (before, _) = description.split_once("\netcd: ").unwrap();
+            let description = format!("{before}\netcd: begins on {to}");
+            assert!(life.datacenter.change_guest(vmid, &[("description", Some(&description))]));
+        };
+        control_planes(&life).into_iter().for_each(|vmid| renamed(&life, vmid, "blue-cp-2"));
+        forget(&life);
+        hold(&life.run(&["adopt"]).await, Exit::Done, &["is known again"]);
+        // Machines that do not agree are no word to go by.
+        renamed(&life, vmid(&life, "blue-cp-3"), "blue-cp-1");
+        life.tally.changes();
+        let words =
+            ["etcd: the mark on VM 1000 (blue-cp-1) says that it begins on blue-cp-2", "that it begins on blue-cp-1"];
+        hold(&life.run(&["up"]).await, Exit::Refused, &words);
+        assert_eq!(life.tally.changes(), Vec::<String>::new());
+        renamed(&life, vmid(&life, "blue-cp-3"), "blue-cp-2");
+        // What is made anew says the same.
+        lose(&life, "blue-cp-3");
+        assert_eq!(life.run_killed(&["up"], bootstrap(Moment::After)).await.exit, None);
+        assert_eq!(begun_on(&life), ["Bootstrap at 127.42.0.12"]);
+        forget(&life);
+        hold(&life.run(&["adopt"]).await, Exit::Done, &["is known again"]);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert!(begun_on(&life).iter().all(|told| told == "Bootstrap at 127.42.0.12"));
+        let etcds = life.datacenter.cluster("blue").unwrap().etcds;
+        assert_eq!((etcds.len(), etcds.concat().len()), (1, 3));
+        let guests = life.datacenter.look().guests;
+        for vmid in control_planes(&life) {
+            let description = &guests[&vmid].config["description"];
+            assert!(description.contains("began on blue-cp-2"), "{description}");
+        }
+    });
+}
+
+/// The same where the file does not name that one any more.
+#[test]
+fn etcd_begins_nowhere_where_the_file_does_not_name_its_first() {
+    let text = THREE
+        .replace("serviceAccountKey: p256}", "serviceAccountKey: p256, bundle: 'file:bundle.yaml'}")
+        .replace("secrets: embedded\n", "");
+    in_worlds(&written(&text), &SEEDS[..1], async |life| {
+        let at = At::Change(Box::new(|change| change.starts_with("Bootstrap")));
+        life.run_killed(&["up"], Kill { at, moment: Moment::Before, loss: Loss::None }).await;
+        let first = vmid(&life, "blue-cp-1");
+        let description = life.datacenter.look().guests[&first].config["description"].clone();
+        let description = description.replace("begins on blue-cp-1", "begins on blue-cp-2");
+        assert!(life.datacenter.change_guest(first, &[("description", Some(&description))]));
+        ["blue-cp-2", "blue-cp-3"].iter().for_each(|name| lose(&life, name));
+        forget(&life);
+        life.disk().tamper(&life.script.file, text.replace("count: 3", "count: 1").into_bytes());
+        bootstraps(&life);
+        let words = [
+            "begins on blue-cp-2 in this life of the castle, and the file does not name it",
+            "name blue-cp-2 in castle.yaml again",
+        ];
+        for verb in ["adopt", "up"] {
+            hold(&life.run(&[verb]).await, Exit::Refused, &words);
+        }
+        assert_eq!(bootstraps(&life), 0);
+    });
+}
+
 #[test]
 fn two_are_lost_before_it_was_written_down_that_etcd_began() {
     begun(async |life| {
@@ -139,7 +222,7 @@ fn two_are_lost_before_it_was_written_down_that_etcd_began() {
         let before = life.datacenter.look().guests.into_keys().collect::<Vec<_>>();
         let words = [
             "has lost its quorum, for ",
-            "blue-cp-2 (its machine is not to be seen)",
+            "blue-cp-2 (its machine is not to be seen, since when is not known)",
             "next: before anything else is tried, keep a copy",
             "castle down --forget-secrets CASTLE, then castle up",
         ];

@@ -2,12 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use castle_rehearsal::{Loss, Moment};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use castle_datacenter::blueprint::Placed;
+use castle_engine::Seal;
+use castle_rehearsal::{Chance, Loss, Moment};
 use clap::Parser;
+use zeroize::Zeroizing;
 
 use super::super::fixture::HOME;
 use super::super::life::{At, Kill};
 use super::super::script::STATE;
+use super::of_identity::vaulted;
 use super::*;
 use crate::cli::Cli;
 use crate::commands::perform;
@@ -233,5 +239,53 @@ fn what_a_newer_castle_has_seen_and_begun() {
         hold(&life.run(&["rebirth", "--yes"]).await, Exit::Refused, &["a newer castle has begun a rebirth of blue"]);
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         assert_eq!((life.tally.changes(), &life.disk().contents()[&note]), (Vec::new(), &newer));
+    });
+}
+
+/// Goal: the bundle in the vault may be the last copy of what somebody stands on, so what castle cannot open there is named and never written over. Method: a
+/// newer castle wrote it, one without formats did, it is sealed for others, and it is damaged; each by somebody's hand beside a state that has one, too.
+#[test]
+fn a_bundle_in_the_vault_that_castle_cannot_open() {
+    day(async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let place = life.script.vault.clone().unwrap();
+        let put = |value: &str| {
+            let placed = Placed::new(&place.environment, &place.folder, "TALOS_BUNDLE", value);
+            life.datacenter.place_secret(&place.host, &place.project, placed);
+        };
+        let bundle = vaulted(life).into_iter().find(|(name, _)| name.contains("TALOS_BUNDLE")).unwrap().1;
+        let identity = life.script.variables["SOPS_AGE_KEY"].to_str().unwrap().to_owned();
+        let seal = Seal::own(&[Zeroizing::new(identity)]).unwrap();
+        let plain = String::from_utf8(seal.open(&STANDARD.decode(&bundle).unwrap()).unwrap().plain.to_vec()).unwrap();
+        let sealed = |seal: &Seal, plain: &str| STANDARD.encode(seal.seal(plain.as_bytes(), &[]).unwrap());
+        let others = Seal::own(&[Seal::mint_identity(&Chance::new(99)).unwrap()]).unwrap();
+        let newer = plain.replace("\"format\":1", "\"format\":99");
+        let unversioned = plain.replace("\"format\":1,", "").replace(",\"format\":1", "");
+        assert!(newer != plain && unversioned != plain && !unversioned.contains("format"));
+        let cases = [
+            (sealed(&seal, &newer), "a newer castle wrote it (format 99; this one knows 1)", "next: use that castle"),
+            (
+                sealed(&seal, &unversioned),
+                "an early castle wrote it",
+                "next: take the castle down with the one that raised it",
+            ),
+            (sealed(&others, &plain), "is sealed for others: none of the", "next: run castle with a key that opens it"),
+            ("!".to_owned(), "it is no base64", "next: bring it back from a backup of the vault"),
+        ];
+        for (value, why, next) in cases {
+            put(&value);
+            let before = vaulted(life);
+            life.tally.changes();
+            let subject = format!("TALOS_BUNDLE in {} of the vault", place.folder);
+            for verb in ["plan", "up"] {
+                hold(&life.run(&[verb]).await, Exit::Refused, &[&subject, why, next]);
+            }
+            assert_eq!((life.tally.changes(), vaulted(life)), (Vec::new(), before), "{why}");
+        }
+        // Somebody's word that it is of no use is to remove it: the state has the secrets of what stands.
+        life.datacenter.remove_secret(&place.host, &place.project, &place.environment, &place.folder, "TALOS_BUNDLE");
+        hold(&life.run(&["up"]).await, Exit::Done, &["secrets/vault/blue"]);
+        let again = vaulted(life).into_iter().find(|(name, _)| name.contains("TALOS_BUNDLE")).unwrap().1;
+        assert_eq!(seal.open(&STANDARD.decode(&again).unwrap()).unwrap().plain.to_vec(), plain.into_bytes());
     });
 }

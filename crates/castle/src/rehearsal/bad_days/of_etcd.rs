@@ -191,9 +191,26 @@ fn a_lost_quorum_is_named_and_nothing_is_made() {
     };
     let words = [
         "has lost its quorum, for ",
-        "blue-cp-2 (its machine is not to be seen), blue-cp-3 (its machine is not to be seen)",
+        "blue-cp-2 (its machine is not to be seen, since when is not known), blue-cp-3 (its machine is not to be seen, since when is not known)",
         "next: before anything else is tried, keep a copy of what blue-cp-1 has: talosctl --nodes 127.42.0.11 copy /var/lib/etcd FOLDER; then restore",
         "castle down --forget-secrets blue",
+    ];
+    refused(happens, &words);
+}
+
+/// One is lost, another has lost its etcd and says nothing: since when the second does, nobody tells either.
+#[test]
+fn since_when_a_silent_control_plane_is_missing_is_not_made_up() {
+    let happens = async |life: &Life| {
+        lose(life, "blue-cp-2");
+        let silent = vmid(life, "blue-cp-3");
+        assert!(life.datacenter.lose_etcd_member(silent));
+        life.clock().sleep(Duration::from_secs(120)).await;
+        life.datacenter.hush_node(silent, true);
+    };
+    let words = [
+        "has lost its quorum, for ",
+        "blue-cp-2 (its machine is not to be seen, since when is not known), blue-cp-3 (does not answer, since when is not known: ",
     ];
     refused(happens, &words);
 }
@@ -225,7 +242,7 @@ fn a_quorum_that_was_lost_before_a_restart_is_named() {
         happens,
         &[
             "has lost its quorum",
-            "blue-cp-1 (its machine is not to be seen), blue-cp-2 (its machine is not to be seen)",
+            "blue-cp-1 (its machine is not to be seen, since when is not known), blue-cp-2 (its machine is not to be seen, since when is not known)",
         ],
     );
 }

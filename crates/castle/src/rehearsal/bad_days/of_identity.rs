@@ -10,7 +10,7 @@ use super::super::fixture::{HOME, SMALL as TWO_HOSTS};
 use super::super::life::{At, Kill};
 use super::super::promises::forget;
 use super::super::script::STATE;
-use super::of_etcd::{identity, lose, three};
+use super::of_etcd::{bootstraps, control_planes, identity, lose, three};
 use super::of_sight::blind;
 use super::*;
 
@@ -166,7 +166,12 @@ fn numbers_that_moved_and_a_lost_state_leave_the_secrets() {
     });
 }
 
-/// A machine that is not to be seen may run elsewhere: what is seen goes, the secrets and the life stay, and `up` goes on in it.
+/// What the vault has besides the sealed bundle, in which stands whether etcd is to begin.
+fn unsealed(all: BTreeMap<String, String>) -> BTreeMap<String, Option<String>> {
+    all.into_iter().map(|(name, value)| (name.clone(), (!name.contains("BUNDLE")).then_some(value))).collect()
+}
+
+/// A machine that is not to be seen may run elsewhere: what is seen goes, the secrets and the life stay.
 #[test]
 fn a_machine_that_is_not_seen_keeps_the_secrets() {
     in_worlds(&three(), &SEEDS[..1], async |life| {
@@ -180,9 +185,6 @@ fn a_machine_that_is_not_seen_keeps_the_secrets() {
         hold(&told, Exit::Failed, &words);
         assert_eq!(told.printed.result["leftovers"][0]["name"], "blue-worker-1");
         // That etcd may begin once more is written into the sealed bundle; all else is as it was.
-        let unsealed = |all: BTreeMap<String, String>| -> BTreeMap<String, Option<String>> {
-            all.into_iter().map(|(name, value)| (name.clone(), (!name.contains("BUNDLE")).then_some(value))).collect()
-        };
         assert_eq!((marked(&life), unsealed(vaulted(&life))), (0, unsealed(secrets)));
         hold(&life.run(&["status"]).await, Exit::Done, &["blue-worker-1"]);
         // The others are gone by castle's own hand, and nobody asks for them again.
@@ -193,6 +195,76 @@ fn a_machine_that_is_not_seen_keeps_the_secrets() {
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         hold(&life.run(&["status"]).await, Exit::Done, &["(life 2)"]);
     });
+}
+
+/// Castle itself has removed all control planes, so nobody has their etcd: `up` goes on in the same life, also after it was cut off in that.
+#[test]
+fn what_is_left_without_control_planes_is_raised_again_in_the_same_life() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let secrets = vaulted(&life);
+        lose(&life, "blue-worker-1");
+        hold(
+            &life.run(&["down", "--yes"]).await,
+            Exit::Failed,
+            &["may still be there: blue-worker-1 (VM 1010 on pve)"],
+        );
+        bootstraps(&life);
+        for part in ["/clone", "Bootstrap"] {
+            let at = At::Change(Box::new(move |change| change.contains(part)));
+            let told = life.run_killed(&["up"], Kill { at, moment: Moment::Before, loss: Loss::None }).await;
+            assert_eq!(told.exit, None, "{}", told.printed.text);
+        }
+        bootstraps(&life);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!((bootstraps(&life), life.datacenter.cluster("blue").unwrap().etcds.len()), (1, 1));
+        hold(&life.run(&["status"]).await, Exit::Done, &["stands as its file says (life 1)"]);
+        assert_eq!(unsealed(vaulted(&life)), unsealed(secrets));
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+    });
+}
+
+/// The same where a control plane is missing: it may run elsewhere with all that is in etcd, and no other is begun in its life.
+#[test]
+fn what_is_left_of_a_castle_waits_for_its_control_plane() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        lose(&life, "blue-cp-2");
+        hold(&life.run(&["down", "--yes"]).await, Exit::Failed, &["may still be there: blue-cp-2 (VM 1001 on pve)"]);
+        let secrets = vaulted(&life);
+        life.tally.changes();
+        let words =
+            ["none of its machines is to be seen: blue-cp-2 (VM 1001 on pve)", "--forget-secrets blue ends this life"];
+        for verb in ["plan", "up"] {
+            hold(&life.run(&[verb]).await, Exit::Refused, &words);
+        }
+        assert_eq!((life.tally.changes(), vaulted(&life)), (Vec::new(), secrets));
+    });
+}
+
+/// Goal: that the etcd of a life has begun is taken back by nobody but who has seen all its control planes go by castle's own hand. Method: they are lost, and the
+/// state with them; what is adopted has none, and is taken down.
+#[test]
+fn who_knows_of_no_control_plane_takes_no_proof_back() {
+    for (verb, words) in [
+        (&["down", "--yes"][..], "may still be there: blue-worker-1"),
+        (&["rebirth", "--yes", "--keep-identity"], "castle knows of no control plane that has it"),
+    ] {
+        in_worlds(&three(), &SEEDS[..1], async |life| {
+            hold(&life.run(&["up"]).await, Exit::Done, &[]);
+            let secrets = vaulted(&life);
+            for vmid in control_planes(&life) {
+                assert!(life.datacenter.remove_guest(vmid));
+            }
+            forget(&life);
+            hold(&life.run(&["adopt"]).await, Exit::Refused, &["has lost its quorum"]);
+            if verb[0] == "down" {
+                lose(&life, "blue-worker-1");
+            }
+            hold(&life.run(verb).await, Exit::Failed, &[words]);
+            assert_eq!(vaulted(&life), secrets, "that it has begun stands in the sealed bundle");
+        });
+    }
 }
 
 /// A life that was ended by mistake is brought back with its secrets, as long as its machines are there.
@@ -254,6 +326,73 @@ fn an_old_copy_of_the_state_touches_nothing_of_the_life_that_came_after() {
         forget(&life);
         hold(&life.run(&["adopt"]).await, Exit::Done, &["life 2"]);
         hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+    });
+}
+
+/// The same where the machines of the later life are not to be seen: the vault alone tells of it, and what it has is neither written over nor removed.
+#[test]
+fn an_old_copy_of_the_state_touches_nothing_in_the_vault_of_a_later_life() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let old = state(&life);
+        hold(&life.run(&["rebirth", "--yes"]).await, Exit::Done, &[]);
+        let secrets = vaulted(&life);
+        forget(&life);
+        old.iter().for_each(|(path, bytes)| life.disk().tamper(path, bytes.clone()));
+        blind(&life, true);
+        life.tally.changes();
+        for (verb, exit) in [
+            (&["up"][..], Exit::Refused),
+            (&["adopt"], Exit::Refused),
+            (&["down", "--yes"], Exit::Failed),
+            (&["down", "--yes", "--forget-secrets", "blue"], Exit::Refused),
+        ] {
+            let told = life.run(verb).await;
+            hold(&told, exit, &[]);
+            assert!(
+                verb.len() < 3 || told.printed.text.contains("is of life 2 of this castle"),
+                "{}",
+                told.printed.text
+            );
+            assert_eq!((vaulted(&life), life.tally.changes()), (secrets.clone(), Vec::new()), "{}", told.printed.text);
+        }
+        blind(&life, false);
+        forget(&life);
+        hold(&life.run(&["adopt"]).await, Exit::Done, &["life 2"]);
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+    });
+}
+
+/// Goal: `adopt` mends nothing where the life that it knows has ended. Method: a record of the old copy is damaged, and only the vault tells of the later life.
+#[test]
+fn what_only_the_vault_tells_of_a_later_life_keeps_adopt_from_mending() {
+    in_worlds(&three(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let old = state(&life);
+        hold(&life.run(&["rebirth", "--yes"]).await, Exit::Done, &[]);
+        let secrets = vaulted(&life);
+        forget(&life);
+        old.iter().for_each(|(path, bytes)| life.disk().tamper(path, bytes.clone()));
+        let newest = |layer: &str| {
+            let folder = format!("/state/{layer}/");
+            old.keys().rfind(|path| path.to_string_lossy().contains(&folder)).unwrap()
+        };
+        for file in [newest("platform"), newest("secrets")] {
+            life.disk().tamper(file, old[file][..old[file].len() / 2].to_vec());
+        }
+        let lease = old.keys().find(|path| path.ends_with("lease")).unwrap();
+        life.disk().tamper(lease, b"{".to_vec());
+        blind(&life, true);
+        let before = state(&life);
+        life.tally.changes();
+        let words = ["in the vault", "is of life 2 of this castle", "move it away and run castle adopt"];
+        let told = life.run(&["adopt"]).await;
+        hold(&told, Exit::Refused, &words);
+        assert_eq!((vaulted(&life), life.tally.changes()), (secrets, Vec::new()), "{}", told.printed.text);
+        let after = state(&life);
+        let differing: Vec<_> =
+            after.keys().chain(before.keys()).filter(|path| after.get(*path) != before.get(*path)).collect();
+        assert_eq!(differing, Vec::<&PathBuf>::new(), "{}", told.printed.text);
     });
 }
 

@@ -62,11 +62,11 @@ fn adopt_forgets_no_machine_that_is_not_seen() {
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         ["blue-cp-1", "blue-cp-2", "blue-cp-3"].iter().for_each(|name| lose(&life, name));
         let adopt = life.run(&["adopt"]).await;
-        hold(&adopt, Exit::Refused, &["missing: blue-cp-1 (its machine is not to be seen)"]);
+        hold(&adopt, Exit::Refused, &["missing: blue-cp-1 (its machine is not to be seen, since when is not known)"]);
         down_keeps_the_secrets(&life, &["may still be there: blue-cp-1 (VM 1000 on pve)"]).await;
         // The last of what bore a mark is gone by now.
         let adopt = life.run(&["adopt"]).await;
-        hold(&adopt, Exit::Refused, &["missing: blue-cp-1 (its machine is not to be seen)"]);
+        hold(&adopt, Exit::Refused, &["missing: blue-cp-1 (its machine is not to be seen, since when is not known)"]);
         down_keeps_the_secrets(&life, &["may still be there: blue-cp-1 (VM 1000 on pve)"]).await;
         let told = life.run(&["down", "--yes", "--forget-secrets", "blue"]).await;
         hold(&told, Exit::Done, &["Not to be seen, and taken for gone: blue-cp-1"]);
