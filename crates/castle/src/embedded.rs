@@ -65,6 +65,9 @@ pub(crate) struct Serving {
     pub(crate) git: SocketAddr,
     /// The fingerprint of their certificate.
     pub(crate) git_fingerprint: String,
+    /// What the files are that open it, by their names; nothing of a datacenter whose keys are known.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) key_digests: BTreeMap<String, String>,
     /// What opens it: kept beside, each in a file of its own.
     #[serde(skip)]
     pub(crate) keys: Keys,
@@ -150,7 +153,7 @@ pub(crate) fn claim(doors: &Doors) -> Result<Option<Box<dyn LockGuard>>, String>
     match disk.try_lock(&folder.join(".serving"), 0o600) {
         Ok(guard) => Ok(Some(guard)),
         Err(error) if error.kind == DiskErrorKind::Locked => Ok(None),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(with_way_out(&error)),
     }
 }
 
@@ -173,7 +176,8 @@ pub(crate) fn find(doors: &Doors) -> Result<Option<Serving>, String> {
         Around::Machine => {}
     }
     let Some(serving) = announced(doors)? else { return Ok(None) };
-    Ok(Some(Serving { keys: Keys::read(doors.disk.as_ref(), &folder(doors)?)?, ..serving }))
+    let keys = Keys::read(doors.disk.as_ref(), &folder(doors)?, &serving.key_digests)?;
+    Ok(Some(Serving { keys, ..serving }))
 }
 
 /// The datacenter that serves now on this machine, without its keys: whoever ends it needs none.

@@ -53,9 +53,12 @@ pub(crate) struct Furnishing {
 }
 
 impl Furnishing {
-    /// Of a castle; its manifests from this mirror, or from wherever its lock and the environment say.
-    pub(crate) async fn of(kept: &Kept, mirror: Option<&Path>) -> Result<Self, Trouble> {
-        let source = Manifests::of(kept, mirror)?;
+    /// Of a castle; its manifests from this mirror, or from wherever its lock and the environment say. Whoever only looks keeps none of them.
+    pub(crate) async fn of(kept: &Kept, mirror: Option<&Path>, looks: bool) -> Result<Self, Trouble> {
+        let mut source = Manifests::of(kept, mirror)?;
+        if looks {
+            source.supply = source.supply.without_keeping();
+        }
         let has_mirror = source.supply.mirror().is_some();
         let chosen = if kept.doors.is_plain() && !has_mirror {
             stand_ins(&kept.castle, source.lock.as_ref())

@@ -124,6 +124,9 @@ mod tests {
         );
         same::<Predictions>(r#"{"format":1,"kinds":{"platform/vm":[{"secs":3,"nanos":0}]}}"#);
         same::<Serving>(
+            r#"{"format":1,"address":"127.0.0.1:8006","fingerprint":"AA:BB","process":7,"hosts":["pve"],"speed":1,"is_instant":false,"vault":"127.0.0.1:8443","vault_fingerprint":"CC:DD","git":"127.0.0.1:9418","git_fingerprint":"EE:FF","key_digests":{"token":"ab12"}}"#,
+        );
+        same::<Serving>(
             r#"{"format":1,"address":"127.0.0.1:8006","fingerprint":"AA:BB","process":7,"hosts":["pve"],"speed":1,"is_instant":false,"vault":"127.0.0.1:8443","vault_fingerprint":"CC:DD","git":"127.0.0.1:9418","git_fingerprint":"EE:FF"}"#,
         );
     }

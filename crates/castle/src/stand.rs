@@ -63,6 +63,8 @@ pub(crate) struct Stand {
     removal: Vec<ComponentName>,
     /// Whether secrets may be minted where there are none.
     mints: bool,
+    /// Whether nothing is changed, and nothing kept.
+    only_looks: bool,
     /// The guests that may go though they are the castle's, where somebody was asked: what is found later is left.
     agreed: OnceCell<BTreeSet<u32>>,
     furnishing: OnceCell<Furnishing>,
@@ -101,7 +103,7 @@ impl Stand {
         let kept = Kept::open(doors, path).map_err(Trouble::Invalid)?;
         let client = hypervisor::reach(&kept).await.map_err(Trouble::Failed)?;
         let site = Site::of(&kept.castle);
-        Ok(Self::at(kept, client, site).aloud_on(printer))
+        Ok(Self::at(kept, client, site).aloud_on(printer).looking())
     }
 
     /// The same for whoever plans: also where nothing is yet, not even a datacenter to be embedded in.
@@ -123,6 +125,7 @@ impl Stand {
             mirror: None,
             removal: Vec::new(),
             mints: true,
+            only_looks: false,
             agreed: OnceCell::new(),
             furnishing: OnceCell::new(),
             begun: Mutex::default(),
@@ -136,6 +139,11 @@ impl Stand {
     /// Says on this printer what takes so long, whoever holds it.
     pub(crate) fn aloud_on(self, printer: &Printer) -> Self {
         Self { aside: printer.aside(), ..self }
+    }
+
+    /// Changes nothing, and keeps nothing.
+    pub(crate) fn looking(self) -> Self {
+        Self { only_looks: true, ..self }
     }
 
     /// Takes manifests from this mirror.
@@ -184,7 +192,7 @@ impl Stand {
             Some(format!("Still gathering manifests, vault and repository, for {} by now", spoken(now)))
         };
         let gathered = async {
-            let gathering = Furnishing::of(&self.kept, self.mirror.as_deref());
+            let gathering = Furnishing::of(&self.kept, self.mirror.as_deref(), self.only_looks);
             match self.left() {
                 None => gathering.await,
                 Some(left) => match deadline(self.kept.clock(), left, gathering).await {

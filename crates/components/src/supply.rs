@@ -112,6 +112,7 @@ pub struct Supply {
     trust: Trust,
     folder: PathBuf,
     cache: Option<PathBuf>,
+    keeps: bool,
     mirror: Option<Mirror>,
 }
 
@@ -120,13 +121,19 @@ impl Supply {
     #[must_use]
     pub fn new(dial: Arc<dyn Dial>, clock: Arc<dyn Clock>, disk: Arc<dyn Disk>, folder: &Path) -> Self {
         let folder = folder.to_owned();
-        Self { dial, clock, disk, trust: Trust::PublicRoots, folder, cache: None, mirror: None }
+        Self { dial, clock, disk, trust: Trust::PublicRoots, folder, cache: None, keeps: true, mirror: None }
     }
 
     /// Keeps what it has downloaded in this folder, by digest.
     #[must_use]
     pub fn with_cache(self, folder: &Path) -> Self {
         Self { cache: Some(folder.to_owned()), ..self }
+    }
+
+    /// Keeps nothing: for whoever only looks. What others have kept is used.
+    #[must_use]
+    pub fn without_keeping(self) -> Self {
+        Self { keeps: false, ..self }
     }
 
     /// Asks this mirror, and nobody else for what it should have.
@@ -256,7 +263,7 @@ impl Supply {
 
     /// Keeps it for the next run. Where that is not possible the next run fetches it again.
     fn keep(&self, sha256: &str, bytes: &[u8]) {
-        let Some(cache) = &self.cache else { return };
+        let Some(cache) = self.cache.as_ref().filter(|_| self.keeps) else { return };
         if self.disk.create_dir_all(cache, 0o700).is_ok() {
             let _ = self.disk.replace(&cache.join(sha256), bytes, 0o600);
         }

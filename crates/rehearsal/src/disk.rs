@@ -331,10 +331,14 @@ impl Disk for ModelDisk {
         })
     }
 
-    fn try_lock(&self, path: &Path, _: u32) -> Result<Box<dyn LockGuard>, DiskError> {
+    fn try_lock(&self, path: &Path, mode: u32) -> Result<Box<dyn LockGuard>, DiskError> {
         let mut files = self.files();
         let place = files.place_of_file(path).map_err(|error| DiskError::new(DiskOperation::TryLock, path, error))?;
         if files.locked.insert(place.clone()) {
+            // The file remains, as the system's does; it is no effect that anybody goes by.
+            if !self.pulse.is_dead() {
+                files.files.entry(place.clone()).or_insert_with(|| Stored { mode, ..Stored::default() });
+            }
             return Ok(Box::new(Locked { disk: self.clone(), path: place }));
         }
         let error = DiskError::new(DiskOperation::TryLock, path, io::ErrorKind::WouldBlock.into());

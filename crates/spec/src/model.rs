@@ -77,9 +77,10 @@ section! {
         bridge: Sourced<Word> = "vmbr0";
         /// The VLAN tag of the nodes on that bridge. Without it they are untagged.
         vlan: Option<Sourced<Bounded<1, 4094>>>;
-        /// The VMIDs that belong to this castle. It never touches a guest outside of them. The node at
-        /// `nodes.controlPlanes.firstAddress` gets the first; one whose address is three further gets one three further.
-        /// The last two for each host are kept for the Talos image.
+        /// The VMIDs that belong to this castle. It makes and changes no guest outside of them; `castle down` removes one
+        /// there only with the castle's whole mark, and only if castle has written down that it made it, or if it is a
+        /// Talos image. The node at `nodes.controlPlanes.firstAddress` gets the first; one whose address is three further
+        /// gets one three further. The last two for each host are kept for the Talos image.
         vmids: Sourced<VmidRange>;
         /// The resource pool the guests are put in. It must exist.
         pool: Option<Sourced<Word>>;

@@ -109,6 +109,7 @@ async fn serve(args: &DatacenterArgs, doors: &Doors, printer: &mut Printer) -> R
         vault_fingerprint: vault.fingerprint.clone(),
         git: git.address,
         git_fingerprint: git.fingerprint.clone(),
+        key_digests: keys.digests(git.address),
         keys,
     };
     embedded::announce(doors, &serving)?;

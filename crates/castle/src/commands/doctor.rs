@@ -61,7 +61,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, doors: &Doors, printer: &mut Print
     }
     let probe_addresses = matches!(kept.castle.platform.value, Platform::Proxmox(_));
     match hypervisor::reach(&kept).await {
-        Ok(client) => Ok(visit(Stand::at(kept, client, site), probe_addresses, &args.path, printer).await),
+        Ok(client) => Ok(visit(Stand::at(kept, client, site).looking(), probe_addresses, &args.path, printer).await),
         Err(why) => {
             let mut findings = unequipped(&site, probe_addresses, &why);
             // The way there can be tried without a token.

@@ -118,7 +118,7 @@ pub(crate) async fn rebirth(args: &RebirthArgs, doors: &Doors, printer: &mut Pri
     let stand = stand.within(args.timeout);
     let kept = &stand.kept;
     let identity = stand.identify().await?;
-    let noted = find(kept).await?.filter(|begun| begun.is_about(&identity.castle));
+    let noted = find(kept, printer).await?.filter(|begun| begun.is_about(&identity.castle));
     if let Some(noted) = noted.as_ref().filter(|noted| noted.keep_identity != args.keep_identity) {
         let how = if noted.keep_identity { "with --keep-identity" } else { "without --keep-identity" };
         return Err(Trouble::Refused(format!(
@@ -292,8 +292,8 @@ impl Noted {
     }
 }
 
-/// The note, if there is one that can be read. One of a newer castle is left to that.
-async fn find(kept: &Kept) -> Result<Option<Begun>, Trouble> {
+/// The note, if there is one that can be read; that one cannot is said, for a rebirth that was cut off is begun anew then. One of a newer castle is left to that.
+async fn find(kept: &Kept, printer: &mut Printer) -> Result<Option<Begun>, Trouble> {
     let found = kept.store.get(&key_of(kept)).await.map_err(failed)?;
     match found.map(|found| Noted::read(&found.bytes)) {
         Some(Noted::Begun(begun)) => Ok(Some(begun)),
@@ -302,7 +302,14 @@ async fn find(kept: &Kept) -> Result<Option<Begun>, Trouble> {
             kept.name(),
             key_of(kept)
         ))),
-        Some(Noted::Damaged) | None => Ok(None),
+        Some(Noted::Damaged) => {
+            let (note, place) = (key_of(kept), &kept.place);
+            printer.complain_to_people(&format!(
+                "{note} in {place} is damaged, so nothing is known of an earlier rebirth: this one begins anew"
+            ));
+            Ok(None)
+        }
+        None => Ok(None),
     }
 }
 

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use castle_gitops::{Tree, TreeError};
 use castle_seams::{Disk, DiskError, DiskErrorKind};
 
+use crate::keeping::with_way_out;
+
 /// An announcement is a path.
 const MAX_PATH_BYTES: u64 = 16 << 10;
 
@@ -18,7 +20,7 @@ fn announcement(state: &Path, name: &str) -> Option<PathBuf> {
 
 /// Announces a folder, if it can be served now.
 pub(super) fn announce(disk: &dyn Disk, state: &Path, name: &str, folder: &Path) -> Result<(), String> {
-    let told = |error: DiskError| error.to_string();
+    let told = |error: DiskError| with_way_out(&error);
     let file = announcement(state, name).ok_or_else(|| format!("`{name}` is no name of a repository"))?;
     read(disk, folder)?;
     let real = disk.real_path(folder).map_err(told)?;
@@ -39,10 +41,10 @@ fn announced(disk: &dyn Disk, state: &Path, name: &str) -> Result<Option<PathBuf
     let bytes = match disk.read(&file, MAX_PATH_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(with_way_out(&error)),
     };
-    let folder = String::from_utf8(bytes).map_err(|_| format!("{} does not name a folder", file.display()))?;
-    Ok(Some(folder.into()))
+    // What names no folder announces none: whoever raises the castle announces it anew.
+    Ok(String::from_utf8(bytes).ok().map(PathBuf::from).filter(|folder| folder.is_absolute()))
 }
 
 /// The files of the repository of this name; nothing if nobody has announced it.

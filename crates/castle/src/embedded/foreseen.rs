@@ -1,5 +1,6 @@
 //! A datacenter that nobody has started: in memory, for whoever plans what would be made in one. No process, no file, no port; gone with the verb.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,7 @@ impl Foreseen {
             vault_fingerprint: NOBODY.to_owned(),
             git: address(3),
             git_fingerprint: NOBODY.to_owned(),
+            key_digests: BTreeMap::new(),
             keys: Keys::default(),
         };
         let foreseen = Self { serving, inner: datacenter.dial() };

@@ -1,8 +1,10 @@
 //! What opens the embedded datacenter: drawn when it begins, kept for its owner alone, in files that other programs can use.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use castle_components::digest;
 use castle_datacenter::{
     EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_PASSWORD, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID,
 };
@@ -12,6 +14,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::ANEW;
+use crate::keeping::with_way_out;
 
 const MAX_BYTES: u64 = 64 << 10;
 const TOKEN: &str = "token";
@@ -97,29 +100,43 @@ impl Keys {
 
     /// Keeps them for their owner alone; the Git host is at this address.
     pub(super) fn keep(&self, disk: &dyn Disk, folder: &Path, git: SocketAddr) -> Result<(), String> {
-        let kept = Kept::in_folder(folder);
-        let client = json!({"clientId": EMBEDDED_CLIENT_ID, "clientSecret": self.client_secret.expose()});
-        let [password, git_token] =
-            [&self.password, &self.git].map(|secret| secret.as_ref().map(Secret::expose).unwrap_or_default());
-        for (file, text) in [
-            (kept.token, Zeroizing::new(format!("{}\n", *self.token()))),
-            (kept.password, Zeroizing::new(format!("{password}\n"))),
-            (kept.vault, Zeroizing::new(format!("{client}\n"))),
-            // As `git credential-store` reads it.
-            (kept.git, Zeroizing::new(format!("https://{GIT_USER}:{git_token}@{git}\n"))),
-        ] {
-            disk.replace(&file, text.as_bytes(), 0o600).map_err(|error| error.to_string())?;
+        for (name, text) in self.texts(git) {
+            disk.replace(&folder.join(name), text.as_bytes(), 0o600).map_err(|error| with_way_out(&error))?;
         }
         Ok(())
     }
 
-    /// Reads those of the datacenter that serves. One that keeps none is in the process of whoever began it, and has those that are known.
-    pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<Self, String> {
+    /// What the files are by which castle is let in: one that is another opens nothing.
+    pub(crate) fn digests(&self, git: SocketAddr) -> BTreeMap<String, String> {
+        let needed = self.texts(git).into_iter().filter(|(name, _)| *name != PASSWORD);
+        needed.map(|(name, text)| (name.to_owned(), digest(text.as_bytes()))).collect()
+    }
+
+    /// What is in each file.
+    fn texts(&self, git: SocketAddr) -> [(&'static str, Zeroizing<String>); 4] {
+        let client = json!({"clientId": EMBEDDED_CLIENT_ID, "clientSecret": self.client_secret.expose()});
+        let [password, git_token] =
+            [&self.password, &self.git].map(|secret| secret.as_ref().map(Secret::expose).unwrap_or_default());
+        [
+            (TOKEN, Zeroizing::new(format!("{}\n", *self.token()))),
+            (PASSWORD, Zeroizing::new(format!("{password}\n"))),
+            (VAULT, Zeroizing::new(format!("{client}\n"))),
+            // As `git credential-store` reads it.
+            (GIT, Zeroizing::new(format!("https://{GIT_USER}:{git_token}@{git}\n"))),
+        ]
+    }
+
+    /// Reads those of the datacenter that serves, and has told what they are.
+    pub(super) fn read(disk: &dyn Disk, folder: &Path, told: &BTreeMap<String, String>) -> Result<Self, String> {
         let kept = Kept::in_folder(folder);
-        if [&kept.token, &kept.password, &kept.vault, &kept.git].iter().all(|file| disk.metadata(file).is_err()) {
-            return Ok(Self::default());
-        }
-        let needed = |file: &Path| text(disk, file)?.ok_or_else(|| useless(file, "lost"));
+        let needed = |file: &Path| {
+            let text = text(disk, file)?.ok_or_else(|| useless(file, "lost"))?;
+            let expected = file.file_name().and_then(|name| told.get(name.to_str()?));
+            if expected.is_some_and(|expected| *expected != digest(text.as_bytes())) {
+                return Err(useless(file, "damaged"));
+            }
+            Ok(Zeroizing::new(text.trim().to_owned()))
+        };
         let damaged = |file: &Path| useless(file, "damaged");
         let token = needed(&kept.token)?;
         let secret = token.split_once('=').map(|(_, secret)| secret).ok_or_else(|| damaged(&kept.token))?;
@@ -131,7 +148,7 @@ impl Keys {
         let git_token = login.and_then(|login| login.split_once(':')).ok_or_else(|| damaged(&kept.git))?.1;
         Ok(Self {
             token: Secret::registered(secret.to_owned()),
-            password: text(disk, &kept.password).ok().flatten().map(Secret::registered),
+            password: text(disk, &kept.password).ok().flatten().map(|text| Secret::registered(text.trim().to_owned())),
             client_secret: Secret::registered(client_secret.to_owned()),
             git: Some(Secret::registered(git_token.to_owned())),
         })
@@ -147,7 +164,7 @@ fn useless(file: &Path, how: &str) -> String {
 fn text(disk: &dyn Disk, file: &Path) -> Result<Option<Zeroizing<String>>, String> {
     match disk.read(file, MAX_BYTES).map(Zeroizing::new) {
         Ok(bytes) => match std::str::from_utf8(&bytes) {
-            Ok(text) => Ok(Some(Zeroizing::new(text.trim().to_owned()))),
+            Ok(text) => Ok(Some(Zeroizing::new(text.to_owned()))),
             Err(_) => Err(useless(file, "damaged")),
         },
         Err(error) if error.kind == DiskErrorKind::NotFound => Ok(None),
@@ -167,7 +184,6 @@ mod tests {
     #[test]
     fn keys_are_drawn_kept_and_read_again() {
         let (disk, folder) = (ModelDisk::default(), Path::new("/state/datacenter"));
-        assert_eq!(Keys::read(&disk, folder).unwrap().token.expose(), EMBEDDED_TOKEN, "none are kept");
         let shown = |keys: &Keys| {
             [&keys.token, keys.password.as_ref().unwrap(), &keys.client_secret, keys.git.as_ref().unwrap()]
                 .map(|secret| secret.expose().to_owned())
@@ -175,40 +191,66 @@ mod tests {
         let (first, second) = (Keys::draw(&Chance::new(1)).unwrap(), Keys::draw(&Chance::new(2)).unwrap());
         assert!(shown(&first).iter().zip(shown(&second)).all(|(one, other)| *one != other));
         castle_proxmox::client::Token::parse(&first.token()).unwrap();
-        first.keep(&disk, folder, "127.0.0.1:4000".parse().unwrap()).unwrap();
-        assert_eq!(shown(&Keys::read(&disk, folder).unwrap()), shown(&first));
+        let git = "127.0.0.1:4000".parse().unwrap();
+        first.keep(&disk, folder, git).unwrap();
+        for told in [first.digests(git), BTreeMap::new()] {
+            assert_eq!(shown(&Keys::read(&disk, folder, &told).unwrap()), shown(&first));
+        }
         for name in [TOKEN, PASSWORD, VAULT, GIT] {
             assert_eq!(disk.metadata(&folder.join(name)).unwrap().mode, 0o600, "{name}");
         }
     }
 
     /// Goal: whatever is damaged of what opens a datacenter is named, with what the way out costs, and castle does without what it has no use for. Method: each
-    /// file lost, damaged and supplanted, one at a time.
+    /// file lost, damaged in every way, each bit of it flipped, and supplanted, one at a time; and all of them lost.
     #[test]
     fn whatever_does_not_open_is_named() {
-        let folder = Path::new("/state/datacenter");
+        let (folder, git) = (Path::new("/state/datacenter"), "127.0.0.1:4000".parse().unwrap());
+        let drawn = Keys::draw(&Chance::new(1)).unwrap();
+        let kept = || {
+            let disk = ModelDisk::default();
+            drawn.keep(&disk, folder, git).unwrap();
+            disk
+        };
+        let is_told = |file: &Path, why: &str| {
+            let words = [&*file.to_string_lossy(), "all castles that stand", "\n  next: "];
+            words.iter().all(|word| why.contains(word))
+        };
         for name in [TOKEN, PASSWORD, VAULT, GIT] {
-            for how in ["lost", "damaged", "not text", "a folder"] {
-                let disk = ModelDisk::default();
-                let drawn = Keys::draw(&Chance::new(1)).unwrap();
-                drawn.keep(&disk, folder, "127.0.0.1:4000".parse().unwrap()).unwrap();
-                let file = folder.join(name);
-                match how {
-                    "lost" => disk.lose(&file),
-                    "damaged" => disk.tamper(&file, b"nonsense".to_vec()),
-                    "not text" => disk.tamper(&file, vec![0xff; 9]),
-                    _ => disk.supplant(&file),
-                }
-                match Keys::read(&disk, folder) {
+            let file = folder.join(name);
+            let whole = kept().contents()[&file].clone();
+            let flipped = (0..whole.len() * 8).map(|bit| {
+                let mut bytes = whole.clone();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                bytes
+            });
+            let damaged = [Vec::new(), whole[..whole.len() / 2].to_vec(), b"nonsense".to_vec(), vec![0xff; 9]];
+            let tampered = damaged.into_iter().chain(flipped).map(Some).chain([None]);
+            let mut disks: Vec<ModelDisk> = tampered
+                .map(|bytes| {
+                    let disk = kept();
+                    match bytes {
+                        Some(bytes) => disk.tamper(&file, bytes),
+                        None => disk.lose(&file),
+                    }
+                    disk
+                })
+                .collect();
+            disks.push(kept());
+            disks.last().unwrap().supplant(&file);
+            for disk in disks {
+                let found = disk.contents().remove(&file);
+                match Keys::read(&disk, folder, &drawn.digests(git)) {
                     Ok(keys) => {
-                        assert!(name == PASSWORD && keys.token.expose() == drawn.token.expose(), "{name} {how}");
+                        assert!(name == PASSWORD && keys.token.expose() == drawn.token.expose(), "{name} {found:?}");
                     }
-                    Err(why) => {
-                        let is_told = why.contains(&*file.to_string_lossy()) && why.contains("all castles that stand");
-                        assert!(name != PASSWORD && is_told && why.contains("\n  next: "), "{name} {how}: {why}");
-                    }
+                    Err(why) => assert!(name != PASSWORD && is_told(&file, &why), "{name} {found:?}: {why}"),
                 }
             }
         }
+        let disk = kept();
+        disk.lose(folder);
+        let why = Keys::read(&disk, folder, &drawn.digests(git)).unwrap_err();
+        assert!(is_told(&folder.join(TOKEN), &why) && why.contains("is lost"), "{why}");
     }
 }

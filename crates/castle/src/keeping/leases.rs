@@ -55,7 +55,7 @@ impl Kept {
                 "another castle on this machine works on {}\n  next: run the same command again once it has ended; castle lease show tells who it is",
                 self.name()
             )),
-            _ => failed(&error),
+            _ => Denied::Failed(with_way_out(&error)),
         })?;
         let machine = self.machine().map_err(|why| failed(&why))?;
         let applicant = Applicant { owner: self.owner(), machine, seen_epoch };

@@ -46,6 +46,9 @@ pub(crate) struct Told {
     pub(crate) printed: Printed,
     /// How many effects it had: on the disk, at the hypervisor, the nodes, the cluster and the vault.
     pub(crate) effects: u64,
+    /// How long it took.
+    #[cfg_attr(not(test), expect(dead_code, reason = "rehearsals measure with the whole world"))]
+    pub(crate) took: Duration,
 }
 
 /// Whose memory a process has.
@@ -73,6 +76,7 @@ impl Home {
 #[derive(Debug)]
 pub(crate) struct Raced {
     pub(crate) told: Told,
+    pub(crate) begun: Duration,
     pub(crate) ended: Duration,
 }
 
@@ -217,6 +221,7 @@ impl Life {
             vault_fingerprint: NOBODY.to_owned(),
             git: address(3, 443),
             git_fingerprint: NOBODY.to_owned(),
+            key_digests: std::collections::BTreeMap::new(),
             keys: Keys::default(),
         };
         let dial = Ways { inner: self.datacenter.dial(), ways: self.script.ways() };
@@ -258,9 +263,9 @@ impl Life {
         self.start(&Pulse::new(), None);
         let racing = async |(words, home): (&[&str], Home), wait: Duration| {
             self.clock.sleep(wait).await;
-            let pulse = Pulse::new();
+            let (pulse, begun) = (Pulse::new(), self.clock.monotonic());
             let told = self.perform(words, &self.doors_of(home), &pulse).await;
-            Raced { told, ended: self.clock.monotonic() }
+            Raced { told, begun, ended: self.clock.monotonic() }
         };
         let [first, second] = verbs;
         let (first, second) = futures_util::join!(racing(first, Duration::ZERO), racing(second, gap));
@@ -312,12 +317,15 @@ impl Life {
     }
 
     async fn perform(&self, words: &[&str], doors: &Doors, pulse: &Pulse) -> Told {
-        let mut printer = Printer::into_memory();
+        let (mut printer, begun) = (Printer::into_memory(), self.clock.monotonic());
         let folder = self.script.file.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
         let mirror = self.script.mirror.as_ref().map(|mirror| mirror.to_string_lossy().into_owned());
         let takes_mirror = ["up", "plan", "status", "drift", "rebirth"];
         let mirror = mirror.filter(|_| words.first().is_some_and(|verb| takes_mirror.contains(verb)));
-        let mut all: Vec<&str> = ["castle"].into_iter().chain(words.iter().copied()).chain([folder.as_str()]).collect();
+        // Whoever names no tree means the castle where they are.
+        let is_here = words == ["gitops", "check"];
+        let folder = (!is_here).then_some(folder.as_str());
+        let mut all: Vec<&str> = ["castle"].into_iter().chain(words.iter().copied()).chain(folder).collect();
         all.extend(mirror.iter().flat_map(|mirror| ["--mirror", mirror.as_str()]));
         let exit = match Cli::try_parse_from(all) {
             Err(error) => {
@@ -339,7 +347,8 @@ impl Life {
                 }
             }
         };
-        Told { exit, printed: printer.printed(), effects: pulse.beats() }
+        let took = self.clock.monotonic().saturating_sub(begun);
+        Told { exit, printed: printer.printed(), effects: pulse.beats(), took }
     }
 }
 

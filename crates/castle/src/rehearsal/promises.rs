@@ -184,7 +184,7 @@ mod tests {
     fn how_a_verb_ended_is_told_in_words() {
         use Exit::{Differs, Done, Failed, Interrupted, Invalid, Refused};
         for exit in [Some(Done), Some(Failed), Some(Differs), Some(Refused), Some(Invalid), Some(Interrupted), None] {
-            let told = Told { exit, printed: Printed::default(), effects: 0 };
+            let told = Told { exit, printed: Printed::default(), effects: 0, took: std::time::Duration::ZERO };
             let Err(broken) = ended(1, "the first up", &told, &["raised"]) else { panic!("nothing was raised") };
             let expected = exit.map_or_else(|| "killed".to_owned(), |exit| format!("exit code {}", exit.code()));
             assert_eq!(broken.seen, format!("nothing, {expected}"));

@@ -8,6 +8,9 @@ use castle_layers::{platform, secrets};
 use super::{Stand, Trouble};
 use crate::output::Printer;
 
+/// How many damaged ones of a file are kept.
+const MOST_ASIDE: u32 = 99;
+
 impl Stand {
     /// Whether what says which castle this is cannot be read, and a verb that promises to do without it goes by the marks.
     pub(crate) async fn is_nameless(&self) -> bool {
@@ -72,13 +75,24 @@ impl Stand {
         let (store, name) = (self.kept.store.as_ref(), self.kept.key());
         let failed = |error: castle_engine::StoreError| Trouble::of(&error);
         let Some(found) = store.get(key).await.map_err(failed)? else { return Ok(()) };
-        let aside = format!("{name}/damaged/{}", key.strip_prefix(&format!("{name}/")).unwrap_or(key));
-        if let Err(error) = store.put(&aside, &found.bytes, Expect::Nothing).await {
-            let earlier = store.get(&aside).await.map_err(failed)?;
-            // Nothing goes that is not kept: another one of this name was set aside before.
-            if error.kind != StoreErrorKind::Conflict || earlier.is_none_or(|earlier| earlier.bytes != found.bytes) {
-                let why = format!("{key} is damaged, and could not be set aside as {aside}: {error}");
-                return Err(Trouble::Failed(format!("{why}\n  next: move {aside} in {} away", self.kept.place)));
+        let first = format!("{name}/damaged/{}", key.strip_prefix(&format!("{name}/")).unwrap_or(key));
+        let (mut aside, mut number) = (first.clone(), 1);
+        // Nothing goes that is not kept: beside what was set aside before.
+        while let Err(error) = store.put(&aside, &found.bytes, Expect::Nothing).await {
+            let earlier = match error.kind {
+                StoreErrorKind::Conflict => store.get(&aside).await.map_err(failed)?,
+                _ => None,
+            };
+            match earlier {
+                Some(earlier) if earlier.bytes == found.bytes => break,
+                Some(_) if number < MOST_ASIDE => {
+                    number += 1;
+                    aside = format!("{first}.{number}");
+                }
+                _ => {
+                    let why = format!("{key} is damaged, and could not be set aside as {aside}: {error}");
+                    return Err(Trouble::Failed(format!("{why}\n  next: move {aside} in {} away", self.kept.place)));
+                }
             }
         }
         store.delete(key).await.map_err(failed)?;

@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 
 use castle_datacenter::blueprint::Infisical;
 use castle_datacenter::{
-    Asked, Blueprint, Called, Datacenter, EMBEDDED_VAULT, Fate, Reply, ScaledClock, VaultAsked, VaultReply, Witness,
+    Asked, Blueprint, Called, Datacenter, EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_TOKEN,
+    EMBEDDED_TOKEN_ID, EMBEDDED_VAULT, Fate, Reply, ScaledClock, VaultAsked, VaultReply, Witness,
 };
 use castle_seams::{Disk, LockGuard, SystemClock, SystemDisk};
 use serde_json::json;
@@ -139,6 +140,15 @@ impl Within {
             "speed": speed, "vault": vault.0, "vault_fingerprint": vault.1, "git": vault.0, "git_fingerprint": vault.1,
         });
         SystemDisk.replace(&folder.join("serving.json"), serving.to_string().as_bytes(), 0o600).unwrap();
+        // Its keys are those of every datacenter in memory.
+        let client = json!({"clientId": EMBEDDED_CLIENT_ID, "clientSecret": EMBEDDED_CLIENT_SECRET}).to_string();
+        for (name, text) in [
+            ("token", format!("{EMBEDDED_TOKEN_ID}={EMBEDDED_TOKEN}\n")),
+            ("vault.json", client),
+            ("git-credentials", format!("https://castle:@{}\n", vault.0)),
+        ] {
+            SystemDisk.replace(&folder.join(name), text.as_bytes(), 0o600).unwrap();
+        }
         world.write("vault-ca.pem", own.2);
         world.write("elsewhere-ca.pem", elsewhere.2);
         let room = Room {

@@ -43,6 +43,10 @@ fn a_folder_in_the_place_of_a_file_and_a_file_in_that_of_a_folder() {
     for name in ["folder", "full", "file", "nothing", "blocked/below"] {
         assert_eq!(answers(&model, &place(name)), answers(&SystemDisk, &place(name)), "{name}");
     }
+    for disk in [&SystemDisk as &dyn Disk, &model] {
+        drop(disk.try_lock(&place("lock"), 0o600).unwrap());
+        assert_eq!(disk.read(&place("lock"), 9).unwrap(), b"", "the file of a lock remains");
+    }
     let names = |disk: &dyn Disk| disk.list(folder.path()).unwrap();
     assert_eq!(names(&model), names(&SystemDisk));
     for disk in [&SystemDisk as &dyn Disk, &model] {

@@ -265,7 +265,7 @@ impl Scalar for Vmid {
     }
 }
 
-/// Consecutive VMIDs, both ends included: castle never touches a guest outside of them.
+/// Consecutive VMIDs, both ends included: castle makes and changes no guest outside of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VmidRange {
     /// The first.

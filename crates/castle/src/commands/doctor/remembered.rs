@@ -57,7 +57,7 @@ async fn unread(kept: &Kept, castle: &CastleId) -> Result<(), String> {
 
 /// Whether all that a castle is raised from can be had, by somebody who does not get as far as to stand anywhere.
 pub(super) async fn manifests(kept: &Kept) -> Option<Finding> {
-    let trouble = Furnishing::of(kept, None).await.err()?;
+    let trouble = Furnishing::of(kept, None, true).await.err()?;
     Some(wrong("manifests", "", trouble.told()))
 }
 
