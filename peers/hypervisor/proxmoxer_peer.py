@@ -30,10 +30,10 @@ def shut_out(what, **credentials):
         holds(what, False, "let in")
 
 
-def ends(what, upid, kind, exit_text="OK"):
+def ends(what, upid, kind, exit_text="OK", client=None):
     """The task is of this kind, and ends with these words."""
     told = Tasks.decode_upid(upid)
-    status = Tasks.blocking_status(api, upid, timeout=PATIENCE, polling_interval=PERIOD)
+    status = Tasks.blocking_status(client or api, upid, timeout=PATIENCE, polling_interval=PERIOD)
     status = status or {"exitstatus": "nothing in time"}
     exited = status["exitstatus"]
     fits = exited == "OK" if exit_text == "OK" else exit_text in exited
@@ -282,6 +282,94 @@ def run(vm):
     equal("it is off again", vm.status.current.get()["status"], "stopped")
 
 
+def administrator():
+    return login(user="root@pam", password=said["password"])
+
+
+def looked_after(vm):
+    root = administrator()
+    resources, sid = root.cluster.ha.resources, f"vm:{CLONE}"
+    equal("nothing is looked after", resources.get(), [])
+    equal("somebody looks after a VM", resources.post(sid=sid, comment="peer", state="stopped", max_restart=2), None)
+    told = resources(sid).get()
+    wanted = {"sid": sid, "type": "vm", "comment": "peer", "state": "stopped", "max_restart": 2}
+    equal("as was said", {key: told.get(key) for key in wanted}, wanted)
+    equal("it is listed", [row["sid"] for row in resources.get()], [sid])
+    refused("not twice", 500, "already defined", resources.post, sid=sid)
+    refused("the token may not", 403, "Sys.Console", api.cluster.ha.resources.post, sid=sid)
+    equal("it changes", resources(sid).put(comment="another", delete="max_restart"), None)
+    told = resources(sid).get()
+    equal("it has changed", (told["comment"], told.get("max_restart")), ("another", None))
+    resources(sid).delete()
+    refused("nobody looks after it any more", 500, f"no such resource '{sid}'", resources(sid).get)
+
+
+def snapshots(vm):
+    root = administrator()
+    taken = host_of(root).qemu(CLONE).snapshot
+    before = vm.config.get()["cores"]
+    ends("a snapshot is taken", taken.post(snapname="before", description="as it was"), "qmsnapshot", client=root)
+    rows = {row["name"]: (row.get("parent"), row["description"]) for row in taken.get()}
+    equal("it is listed", rows, {"before": (None, "as it was"), "current": ("before", "You are here!")})
+    kept = taken("before").config.get()
+    equal("it has kept", (kept["cores"], kept["description"]), (before, "as it was"))
+    equal("a description changes", taken("before").config.put(description="another"), None)
+    equal("it has changed", taken("before").config.get()["description"], "another")
+    vm.config.put(cores=before + 2)
+    ends("not twice by one name", taken.post(snapname="before"), "qmsnapshot", "already used", client=root)
+    ends("it goes back", taken("before").rollback.post(), "qmrollback", client=root)
+    equal("to what it was", vm.config.get()["cores"], before)
+    ends("a snapshot goes", taken("before").delete(), "qmdelsnapshot", client=root)
+    equal("only the present is left", [row["name"] for row in taken.get()], ["current"])
+
+
+def unlinked(vm):
+    ends("another disk", vm.config.post(scsi1="local-lvm:1"), "qmconfig")
+    disk = f"local-lvm:vm-{CLONE}-disk-1"
+    equal("it is there", parts(vm.config.get()["scsi1"])[0], disk)
+    equal("it is taken out", vm.unlink.put(idlist="scsi1"), None)
+    config = vm.config.get()
+    equal("and kept", (config.get("scsi1"), config.get("unused0")), (None, disk))
+    equal("it is thrown away", vm.unlink.put(idlist="unused0"), None)
+    equal("and gone", (vm.config.get().get("unused0"), disk in volumes("local-lvm")), (None, False))
+
+
+def paused():
+    root = administrator()
+    vm = host_of(root).qemu(100)
+
+    def state():
+        told = vm.status.current.get()
+        return told["status"], told["qmpstatus"]
+
+    ends("a VM is reset", vm.status.reset.post(), "qmreset", client=root)
+    equal("it runs", state(), ("running", "running"))
+    ends("it is paused", vm.status.suspend.post(), "qmpause", client=root)
+    equal("it stands still", state(), ("running", "paused"))
+    ends("it goes on", vm.status.resume.post(), "qmresume", client=root)
+    equal("it runs again", state(), ("running", "running"))
+    off = host_of(root).qemu(101).status
+    refused("what is off is not reset", 500, "VM 101 not running", off.reset.post)
+
+
+def looked_up():
+    root = administrator()
+    told = host_of(root)("query-url-metadata").get(url=URL)
+    equal("a file elsewhere", (told["filename"], "mimetype" in told, told["size"] > 0), (URL.rsplit("/", 1)[1], True, True))
+    users = {row["userid"]: row["enable"] for row in root.access.users.get(full=1)}
+    equal("users", (users.get("root@pam"), users.get(user)), (1, 1))
+    roles = {row["roleid"]: (row["special"], row["privs"].split(",")) for row in root.access.roles.get()}
+    special, privileges = roles["Administrator"]
+    equal("the administrator's role", (special, "Permissions.Modify" in privileges), (1, True))
+    equal("roles that come with it", {"NoAccess", "PVEAdmin", "PVEAuditor", "PVEVMUser"} - set(roles), set())
+    equal("realms", {row["realm"]: row["type"] for row in root.access.domains.get()}, {"pam": "pam", "pve": "pve"})
+    for what, rows in {
+        "a VM": host.qemu(100).rrddata.get(timeframe="hour", cf="AVERAGE"),
+        "a storage": host.storage("local").rrddata.get(timeframe="day"),
+    }.items():
+        equal(f"statistics of {what}", (len(rows) > 0, all("time" in row for row in rows)), (True, True))
+
+
 def errors(vm):
     verification = "Parameter verification failed."
     refused("an unknown parameter", 400, verification, vm.config.put, colour="red", errors={"colour": UNKNOWN})
@@ -326,7 +414,8 @@ def delete(vm):
     equal("the storage is empty", volumes("local"), {})
     equal("only strangers are left", {row["vmid"] for row in api.cluster.resources.get(type="vm")}, set(STRANGERS))
     kinds = {row["type"] for row in host.tasks.get(vmid=CLONE, source="all", limit=100)}
-    equal("the tasks are remembered", kinds, {"qmconfig", "resize", "qmstart", "qmshutdown", "qmstop", "qmdestroy"})
+    switched, kept = {"qmstart", "qmshutdown", "qmstop"}, {"qmsnapshot", "qmrollback", "qmdelsnapshot"}
+    equal("the tasks are remembered", kinds, {"qmconfig", "resize", "qmdestroy"} | switched | kept)
 
 
 said = json.load(sys.stdin)
@@ -345,6 +434,11 @@ download()
 made = clone(template())
 change(made)
 run(made)
+looked_after(made)
+snapshots(made)
+unlinked(made)
+paused()
+looked_up()
 errors(made)
 delete(made)
 for vmid, seen in strangers().items():

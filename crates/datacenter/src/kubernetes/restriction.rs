@@ -30,6 +30,10 @@ pub(super) fn judge(call: &Call<'_>, deed: &Deed<'_>, object: &Value) -> Result<
     let why = match deed.old {
         _ if name != own => Some(format!("node {own:?} is not allowed to modify node {name:?}")),
         Some(old) if deed.operation == Operation::Update => objection(own, old, object),
+        None if deed.operation == Operation::Create => {
+            let refused = refused_labels(&Value::Null, object);
+            refused.map(|keys| format!("node {own:?} is not allowed to set the following labels: {keys}"))
+        }
         _ => None,
     };
     why.map_or(Ok(()), |why| Err(Failure::forbidden(&call.resource, name, &why)))
@@ -40,9 +44,17 @@ pub(super) fn objection(name: &str, old: &Value, new: &Value) -> Option<String> 
     if value::items(old, "spec.taints") != value::items(new, "spec.taints") {
         return Some(format!("node {name:?} is not allowed to modify taints"));
     }
+    if value::items(old, "metadata.ownerReferences") != value::items(new, "metadata.ownerReferences") {
+        return Some(format!("node {name:?} is not allowed to modify ownerReferences"));
+    }
+    refused_labels(old, new).map(|keys| format!("is not allowed to modify labels: {keys}"))
+}
+
+/// The labels that differ and may not, if there are any.
+fn refused_labels(old: &Value, new: &Value) -> Option<String> {
     let changed = changed_labels(old, new);
     let refused: Vec<&str> = changed.iter().map(String::as_str).filter(|key| !may_label_itself(key)).collect();
-    (!refused.is_empty()).then(|| format!("is not allowed to modify labels: {}", refused.join(", ")))
+    (!refused.is_empty()).then(|| refused.join(", "))
 }
 
 /// The labels that differ.

@@ -52,6 +52,10 @@ const ABSENT: [&str; 4] =
 /// The bytes that a message may have.
 const MESSAGE_BYTES: usize = 32 << 20;
 
+/// How much may be sent to a server before it has read it: of one call, and of all of a connection.
+const STREAM_WINDOW: u32 = 65_535 * 32;
+const CONNECTION_WINDOW: u32 = 65_535 * 16;
+
 /// How long a server that ends waits for what it has begun.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -97,6 +101,9 @@ where
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.auto_date_header(false);
+    // As the vendor's server begins, but for the longest list of headers, which is told by itself.
+    builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
+    builder.max_concurrent_streams(None);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // A node that is down is gone at once; a server that ends on one that is up finishes what it has begun.
     let gone = datacenter.until(|world| (!world.is_open(door)).then(|| world.talos.boot(vmid).is_some()));

@@ -18,6 +18,12 @@ pub(crate) use kubernetes::static_pod_names;
 pub(crate) use network::{current_addresses, overlap};
 pub(crate) use status::{pretty, unmet};
 
+/// A kind that nodes of Talos have and this one does not.
+pub(crate) struct Absent {
+    /// Whether only administrators would see it.
+    pub(crate) is_secret: bool,
+}
+
 /// The kind that tells which kinds there are.
 pub(crate) const DEFINITIONS: &str = "ResourceDefinitions.meta.cosi.dev";
 
@@ -140,7 +146,22 @@ fn bytes(form: Form, value: &Value) -> Vec<u8> {
     }
 }
 
+/// Finds a kind among those that a version of Talos has and that are not here.
+fn absent(name: &str, minor: u32) -> Option<Absent> {
+    let mut lines = include_str!("cosi/absent.txt").lines().filter(|line| !line.starts_with('#'));
+    lines.find_map(|line| {
+        let mut words = line.split(' ');
+        let is_meant = words.next() == Some(name) && words.next()?.parse::<u32>().ok()? <= minor;
+        is_meant.then(|| Absent { is_secret: words.next().is_some() })
+    })
+}
+
 impl World {
+    /// The kind of this name that a real node would know, and this one does not.
+    pub(crate) fn absent_kind(&self, vmid: u32, name: &str) -> Option<Absent> {
+        absent(name, self.talos.nodes.get(&vmid)?.image.minor())
+    }
+
     /// The kind of this name that a node knows.
     pub(crate) fn resource_kind(&self, vmid: u32, name: &str) -> Option<&'static Kind> {
         let minor = self.talos.nodes.get(&vmid)?.image.minor();
@@ -205,5 +226,31 @@ impl World {
             }
         });
         made.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_here_is_not_told_as_absent() {
+        for kind in KINDS {
+            assert!(absent(kind.name, u32::MAX).is_none(), "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn every_absent_kind_has_its_version() {
+        let lines: Vec<&str> = include_str!("cosi/absent.txt").lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(lines.is_sorted() && lines.len() > 100, "{}", lines.len());
+        for line in lines {
+            let (name, rest) = line.split_once(' ').unwrap();
+            let (since, is_secret) =
+                rest.split_once(' ').map_or((rest, false), |(since, word)| (since, word == "secret"));
+            let since: u32 = since.parse().unwrap();
+            assert_eq!(absent(name, since).map(|it| it.is_secret), Some(is_secret), "{line}");
+            assert!(absent(name, since - 1).is_none(), "{line}");
+        }
     }
 }

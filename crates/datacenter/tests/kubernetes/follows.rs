@@ -108,5 +108,11 @@ fn what_is_not_simulated_says_so() {
             let why = "this cluster is simulated: its containers run no process that could be reached";
             assert_eq!((status, told["message"].as_str()), (501, Some(why)), "{sub}");
         }
+        let path = "/api/v1/namespaces/kube-system/pods/kube-apiserver-node-1/resize";
+        let why = "this cluster is simulated: what containers may use is not changed while they run";
+        for (method, kind) in [("GET", ""), ("PATCH", "application/merge-patch+json")] {
+            let (status, told) = stand.api().ask(method, path, kind, "{}").await.unwrap();
+            assert_eq!((status, told["message"].as_str()), (501, Some(why)), "{method}");
+        }
     });
 }

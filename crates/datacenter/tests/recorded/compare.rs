@@ -20,17 +20,13 @@ pub(crate) struct Difference {
     pub(crate) here: Value,
 }
 
-/// Numbers and texts that are another on every host and in every run; that they are there, and their type, counts.
-const ITS_OWN: &[&str] = &[
-    "address",
+/// Numbers that are another on every host and in every run. That they are there counts, and whether they are nothing, for what does
+/// not run uses nothing.
+const NUMBERS: &[&str] = &[
     "avail",
-    "bridge_ports",
-    "cidr",
     "cpu",
     "ctime",
-    "digest",
     "disk",
-    "ip",
     "maxdisk of node",
     "maxmem of node",
     "mem",
@@ -39,12 +35,17 @@ const ITS_OWN: &[&str] = &[
     "netout",
     "pid",
     "pstart",
-    "ssl_fingerprint",
     "starttime",
     "uptime",
     "used",
     "used_fraction",
 ];
+
+/// Those of them that are measured between two looks: of what runs they are nothing at the first, or where the host does not count.
+const MEASURED: &[&str] = &["cpu", "mem", "memhost"];
+
+/// Texts that are another on every host and in every run; that they are there counts.
+const TEXTS: &[&str] = &["address", "bridge_ports", "cidr", "digest", "ip", "ssl_fingerprint"];
 
 /// What is replaced in texts before they are compared, and what by.
 static VEILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
@@ -140,11 +141,14 @@ impl Found {
 
     fn members(&mut self, place: &str, recorded: &Map<String, Value>, here: &Map<String, Value>) {
         let is_node = recorded.get("type") == Some(&json!("node"));
+        let runs = recorded.get("status").is_some_and(|status| ["running", "online"].map(Value::from).contains(status));
+        // What a request is refused for bears the names of parameters, not of loads.
+        let is_refusal = place.ends_with(".errors");
         for (name, value) in recorded {
             let inner = format!("{place}.{name}");
             match here.get(name) {
                 None => self.add(&inner, value, &json!("absent")),
-                Some(other) if is_its_own(name, is_node) && same_type(value, other) => {}
+                Some(other) if !is_refusal && is_its_own(name, (is_node, runs), value, other) => {}
                 Some(other) => self.values(&inner, value, other),
             }
         }
@@ -158,12 +162,18 @@ impl Found {
     }
 }
 
-fn is_its_own(name: &str, is_node: bool) -> bool {
-    ITS_OWN.contains(&name) || (is_node && ITS_OWN.contains(&format!("{name} of node").as_str()))
-}
-
-fn same_type(one: &Value, other: &Value) -> bool {
-    std::mem::discriminant(one) == std::mem::discriminant(other)
+/// Whether a value may be another than the recorded one, of a node or not, of something that runs or not.
+fn is_its_own(name: &str, (is_node, runs): (bool, bool), recorded: &Value, here: &Value) -> bool {
+    match (recorded, here) {
+        (Value::Number(recorded), Value::Number(here)) => {
+            let is_named =
+                NUMBERS.contains(&name) || (is_node && NUMBERS.contains(&format!("{name} of node").as_str()));
+            let is_nothing = recorded.as_f64() == Some(0.0) && !(runs && MEASURED.contains(&name));
+            is_named && (!is_nothing || here.as_f64() == Some(0.0))
+        }
+        (Value::String(_), Value::String(_)) => TEXTS.contains(&name),
+        _ => false,
+    }
 }
 
 /// A list in the order of what its members are about.

@@ -57,9 +57,12 @@ fn normal(name: &str, lines: &[String]) -> String {
             .into_owned();
     }
     if name == "ServiceList" {
-        // The recording was cut after the first.
-        let end = text.find("}}, {\"id\"").unwrap_or(text.len());
-        text.truncate(end);
+        // The recording was cut within the third event of containerd.
+        let start = text.find("\"id\":\"containerd\"").unwrap_or(text.len());
+        let mut events = text[start..].match_indices("\"ts\":\"<X>\"}");
+        if let Some((at, last)) = events.nth(1) {
+            text.truncate(start + at + last.len());
+        }
     }
     text
 }

@@ -148,7 +148,12 @@ fn lists_and_streams_are_there() {
         assert!(first.data.unwrap().type_url.starts_with(EVENT_TYPE_PREFIX));
         let lines = node.machine().dmesg(DmesgRequest::default()).await.unwrap().into_inner();
         assert!(lines.count().await > 5);
-        let request = LogsRequest { id: "etcd".to_owned(), tail_lines: -1, ..LogsRequest::default() };
+        let request = LogsRequest {
+            namespace: "system".to_owned(),
+            id: "etcd".to_owned(),
+            tail_lines: -1,
+            ..LogsRequest::default()
+        };
         let logs = node.machine().logs(request).await.unwrap().into_inner();
         assert!(logs.count().await >= 2);
 

@@ -1,9 +1,11 @@
 //! What a real node has and an embedded one has not: it says so, and who may do what comes first.
 
-use castle_talos_api::common::Data;
+use castle_datacenter::{Blueprint, Latencies, Stage};
+use castle_talos_api::common::{ContainerDriver, Data};
+use castle_talos_api::cosi::resource as cosi;
 use castle_talos_api::machine::{
-    ListRequest, ReadRequest, RollbackRequest, ServiceRestartRequest, ServiceStartRequest, ServiceStopRequest,
-    UpgradeRequest,
+    ContainersRequest, ListRequest, LogsRequest, ReadRequest, RollbackRequest, ServiceRestartRequest,
+    ServiceStartRequest, ServiceStopRequest, UpgradeRequest,
 };
 use castle_testbed::in_virtual_time;
 use futures_util::StreamExt;
@@ -149,5 +151,88 @@ fn the_kubelet_alone_is_restarted_by_others() {
             .until("the kubelet", async || node.service("kubelet").await.is_some_and(|(state, _)| state == "Running"))
             .await;
         assert!(events().await > before, "nothing happened to it");
+    });
+}
+
+/// Goal: kinds of resources that nodes have and this one has not say so, and what no node has is told from them.
+/// Method: kinds of all sorts, asked by who may see everything and by who may not; of a node of 1.13 and of one of 1.14.
+#[test]
+fn kinds_that_are_not_simulated_say_so() {
+    in_virtual_time(async |clock| {
+        let nodes = raised(clock).await;
+        let node = nodes.admin(0);
+        for (namespace, kind) in [
+            ("k8s", "KubeletSpecs.kubernetes.talos.dev"),
+            ("network", "LinkSpecs.net.talos.dev"),
+            ("perf", "MemoryStats.perf.talos.dev"),
+            ("runtime", "DiscoveredVolumes.block.talos.dev"),
+            ("runtime", "MetaKeys.runtime.talos.dev"),
+            ("secrets", "EtcdSecrets.secrets.talos.dev"),
+        ] {
+            let told = (Code::Unimplemented, format!("the embedded node simulates no {kind}"));
+            assert_eq!(asked(&node, namespace, kind).await, Err(told), "{kind}");
+        }
+        for (namespace, kind, why) in [
+            ("runtime", "Nopes.runtime.talos.dev", "resource type \"Nopes.runtime.talos.dev\" is not supported"),
+            ("network", "StaticHosts.net.talos.dev", "resource type \"StaticHosts.net.talos.dev\" is not supported"),
+            ("nope", "LinkSpecs.net.talos.dev", "namespace \"nope\" is not supported"),
+        ] {
+            assert_eq!(asked(&node, namespace, kind).await, Err((Code::PermissionDenied, why.to_owned())), "{kind}");
+        }
+        let reader =
+            Node::new(nodes.datacenter(), &nodes.addresses[0], Some(&nodes.castle.os.client("os:reader", |_| {})));
+        let denied = Err((Code::PermissionDenied, "not authorized".to_owned()));
+        assert_eq!(asked(&reader, "secrets", "EtcdSecrets.secrets.talos.dev").await, denied);
+    });
+    in_virtual_time(async |clock| {
+        let blueprint = Blueprint::embedded(&[]).with_latencies(Latencies::none());
+        let nodes = Nodes::raise_version(clock, blueprint, 1, "v1.14.0").await;
+        nodes.until("maintenance", async || nodes.stage(0) == Some(Stage::Maintenance)).await;
+        let told = "the embedded node simulates no StaticHosts.net.talos.dev".to_owned();
+        let answered = asked(&nodes.stranger(0), "network", "StaticHosts.net.talos.dev").await;
+        assert_eq!(answered, Err((Code::Unimplemented, told)));
+    });
+}
+
+/// How many resources of a kind are listed.
+async fn asked(node: &Node, namespace: &str, kind: &str) -> Result<usize, (Code, String)> {
+    let told = |status: Status| (status.code(), status.message().to_owned());
+    let request = cosi::ListRequest { namespace: namespace.to_owned(), r#type: kind.to_owned(), options: None };
+    Ok(node.state().list(request).await.map_err(told)?.into_inner().count().await)
+}
+
+/// Goal: containers of Pods, which nobody simulates, are told from those that nobody has. Method: lists and logs, where they would be and elsewhere.
+#[test]
+fn containers_of_pods_say_that_they_are_not_simulated() {
+    in_virtual_time(async |clock| {
+        let nodes = raised(clock).await;
+        let node = nodes.admin(0);
+        let (cri, containerd) = (ContainerDriver::Cri, ContainerDriver::Containerd);
+        let listed = async |namespace: &str, driver: ContainerDriver| {
+            let request = ContainersRequest { namespace: namespace.to_owned(), driver: driver.into() };
+            let told = node.machine().containers(request).await.map_err(|it| (it.code(), it.message().to_owned()))?;
+            Ok(told.into_inner().messages[0].containers.len())
+        };
+        let none = Err((Code::Unimplemented, "the embedded node simulates no containers of k8s.io".to_owned()));
+        assert_eq!((listed("k8s.io", cri).await, listed("k8s.io", containerd).await), (none.clone(), none));
+        assert_eq!((listed("system", containerd).await, listed("nope", containerd).await), (Ok(2), Ok(0)));
+        let why = "CRI inspector is supported only for K8s namespace".to_owned();
+        assert_eq!(listed("system", cri).await, Err((Code::Unknown, why)));
+        let why = "namespace can't be empty".to_owned();
+        assert_eq!(listed("", containerd).await, Err((Code::InvalidArgument, why)));
+
+        let logs = async |namespace: &str, id: &str| {
+            let told = |status: Status| (status.code(), status.message().to_owned());
+            let (namespace, id) = (namespace.to_owned(), id.to_owned());
+            let request = LogsRequest { namespace, id, tail_lines: -1, ..LogsRequest::default() };
+            let parts: Vec<_> = node.machine().logs(request).await.map_err(told)?.into_inner().collect().await;
+            parts.into_iter().collect::<Result<Vec<Data>, _>>().map(|parts| !parts.is_empty()).map_err(told)
+        };
+        let pod = "kube-system/kube-apiserver-node-1:kube-apiserver:0123456789ab";
+        let none = "the embedded node simulates no logs of containers of k8s.io".to_owned();
+        assert_eq!(logs("k8s.io", pod).await, Err((Code::Unimplemented, none)));
+        assert_eq!(logs("k8s.io", "kubelet").await, Ok(true), "the kubelet is found anywhere");
+        assert_eq!(logs("nope", "x").await, Err((Code::Unknown, "container \"x\" not found".to_owned())));
+        assert_eq!(logs("system", "x").await, Err((Code::Unknown, "log \"x\" was not registered".to_owned())));
     });
 }

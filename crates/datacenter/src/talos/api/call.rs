@@ -223,6 +223,7 @@ impl Api {
     ) -> Result<Response<R>, Status> {
         let (metadata, _, message) = request.into_parts();
         let clock = &self.datacenter.shared.clock;
+        let began = self.datacenter.clients_clock().monotonic();
         let latency = self.latency(method);
         clock.sleep(latency / 2).await;
         let fate = self.fate(method);
@@ -233,7 +234,7 @@ impl Api {
             return Err(Status::new(Code::from_i32(*code), text));
         }
         if let Some(needs) = needs {
-            self.wait_for_etcd(&metadata, method, needs, latency / 2).await?;
+            self.wait_for_etcd(&metadata, method, needs, began).await?;
         }
         if !self.is_open() {
             return self.lost().await;
@@ -256,13 +257,13 @@ impl Api {
         answer.map(Response::new)
     }
 
-    /// Waits until etcd is as a call needs it, or the time of the caller is over.
+    /// Waits until etcd is as a call needs it, or the time of the caller is over, which is told by his own clock.
     async fn wait_for_etcd(
         &self,
         metadata: &MetadataMap,
         method: &str,
         needs: Needs,
-        spent: Duration,
+        began: Duration,
     ) -> Result<(), Status> {
         let asked = {
             let world = self.datacenter.world();
@@ -274,8 +275,9 @@ impl Api {
             waiting.await;
             return Ok(());
         };
-        let clock = self.datacenter.shared.clock.as_ref();
-        let waited = castle_seams::deadline(clock, timeout.saturating_sub(spent), waiting).await;
+        let clock = self.datacenter.clients_clock();
+        let spent = clock.monotonic().saturating_sub(began);
+        let waited = castle_seams::deadline(clock.as_ref(), timeout.saturating_sub(spent), waiting).await;
         waited.map_err(|_| Status::deadline_exceeded("context deadline exceeded"))
     }
 

@@ -27,7 +27,7 @@ impl MachineService for Api {
     }
 
     async fn containers(&self, request: Request<ContainersRequest>) -> Answer<ContainersResponse> {
-        self.unary("Containers", request, |world, caller, asked| Ok(world.containers(caller.vmid, asked))).await
+        self.unary("Containers", request, |world, caller, asked| world.containers(caller.vmid, asked)).await
     }
 
     async fn dmesg(&self, request: Request<DmesgRequest>) -> Answer<BoxStream<Data>> {
@@ -267,7 +267,7 @@ impl MachineService for Api {
                 tag: node.image.version.clone(),
                 sha: text("embedded"),
                 built: String::new(),
-                go_version: text("go1.26.6"),
+                go_version: text("go1.26.8"),
                 os: text("linux"),
                 arch: node.image.arch.clone(),
             };

@@ -1,5 +1,6 @@
 //! Calls that castle does not make but people do, and those that are not there.
 
+use castle_talos_api::common::ContainerDriver;
 use castle_talos_api::machine::{
     Container, ContainerInfo, ContainersRequest, ContainersResponse, LoadAvg, LoadAvgResponse, MountStat, Mounts,
     MountsResponse,
@@ -88,6 +89,21 @@ impl Api {
     }
 }
 
+/// The namespace of the containers of Pods.
+pub(super) const KUBERNETES: &str = "k8s.io";
+
+/// Refuses what no containers are looked for in.
+pub(super) fn check_place(namespace: &str, driver: i32) -> Result<(), Status> {
+    match ContainerDriver::try_from(driver) {
+        _ if namespace.is_empty() => Err(Status::invalid_argument("namespace can't be empty")),
+        Ok(ContainerDriver::Cri) if namespace != KUBERNETES => {
+            Err(Status::unknown("CRI inspector is supported only for K8s namespace"))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => Err(Status::invalid_argument(format!("unsupported driver \"{driver}\""))),
+    }
+}
+
 impl World {
     /// How much memory a node has, in bytes.
     pub(super) fn node_memory(&self, vmid: u32) -> u64 {
@@ -95,8 +111,12 @@ impl World {
         mebibytes.unwrap_or(512) << 20
     }
 
-    /// The containers of the system; those of Kubernetes are told by its own API.
-    pub(super) fn containers(&self, vmid: u32, asked: &ContainersRequest) -> ContainersResponse {
+    /// The containers of the system; those of Kubernetes are told by its own API alone.
+    pub(super) fn containers(&self, vmid: u32, asked: &ContainersRequest) -> Result<ContainersResponse, Status> {
+        check_place(&asked.namespace, asked.driver)?;
+        if asked.namespace == KUBERNETES {
+            return Err(Status::unimplemented(format!("the embedded node simulates no containers of {KUBERNETES}")));
+        }
         let services = self.talos.boot(vmid).map(|boot| &boot.services);
         let running = services.into_iter().flatten().filter(|(id, service)| {
             asked.namespace == "system" && ["apid", "trustd"].contains(*id) && service.state == "Running"
@@ -112,7 +132,7 @@ impl World {
             ..ContainerInfo::default()
         };
         let containers = running.map(|(id, _)| say(id)).collect();
-        ContainersResponse { messages: vec![Container { metadata: None, containers }] }
+        Ok(ContainersResponse { messages: vec![Container { metadata: None, containers }] })
     }
 
     pub(super) fn load() -> LoadAvgResponse {

@@ -16,21 +16,23 @@ use super::call::Caller;
 use crate::talos::cosi::{DEFINITIONS, NAMESPACE_KIND, NAMESPACES};
 use crate::world::World;
 
-/// A kind that is not here, and that only administrators would see if it were.
-const ETCD_SECRETS: &str = "EtcdSecrets.secrets.talos.dev";
-
 impl World {
     /// Refuses kinds and namespaces that are not there, and secrets to those who are no administrators.
     fn check_resource(&self, caller: &Caller, namespace: &str, kind: &str) -> Result<(), Status> {
         let known = self.resource_kind(caller.vmid, kind);
-        if known.map_or(kind == ETCD_SECRETS, |known| known.is_secret) && !caller.is_admin() {
+        let absent = self.absent_kind(caller.vmid, kind);
+        let is_secret = known.is_some_and(|known| known.is_secret) || absent.as_ref().is_some_and(|it| it.is_secret);
+        if is_secret && !caller.is_admin() {
             return Err(Status::permission_denied("not authorized"));
         }
-        if known.is_none() && ![DEFINITIONS, NAMESPACE_KIND].contains(&kind) {
+        if known.is_none() && absent.is_none() && ![DEFINITIONS, NAMESPACE_KIND].contains(&kind) {
             return Err(Status::permission_denied(format!("resource type {kind:?} is not supported")));
         }
         if !NAMESPACES.iter().any(|(known, _)| *known == namespace) {
             return Err(Status::permission_denied(format!("namespace {namespace:?} is not supported")));
+        }
+        if absent.is_some() {
+            return Err(Status::unimplemented(format!("the embedded node simulates no {kind}")));
         }
         Ok(())
     }

@@ -11,7 +11,11 @@ use tonic::{Request, Response, Status};
 
 use super::Api;
 use super::call::{Caller, merged};
+use super::more::{KUBERNETES, check_place};
 use crate::talos::story::Told;
+
+/// The namespace of what runs beside Kubernetes.
+const SYSTEM: &str = "system";
 
 type Answer<T> = Result<Response<BoxStream<T>>, Status>;
 
@@ -120,6 +124,14 @@ impl Api {
     }
 
     fn service_log_of(&self, caller: &Caller, asked: &LogsRequest) -> Result<BoxStream<Data>, Status> {
+        if asked.namespace != SYSTEM && asked.id != "kubelet" {
+            check_place(&asked.namespace, asked.driver)?;
+            return Err(if asked.namespace == KUBERNETES {
+                Status::unimplemented(format!("the embedded node simulates no logs of containers of {KUBERNETES}"))
+            } else {
+                Status::unknown(format!("container {:?} not found", asked.id))
+            });
+        }
         let world = self.datacenter.world();
         if world.check_service(caller.vmid, &asked.id).is_err() {
             return Err(Status::unknown(format!("log {:?} was not registered", asked.id)));
