@@ -27,6 +27,6 @@ pub use problem::{Code, Label, Problem, Severity};
 pub use read::{MAX_BYTES, Reading, read};
 pub use schema::{reference, schema};
 pub use schematic::Schematic;
-pub use shape::{Entries, List, Resolved};
+pub use shape::{Entries, List, Resolved, Unfit};
 pub use span::{Lines, Origin, Position, Sourced, Span};
 pub use suggest::nearest;

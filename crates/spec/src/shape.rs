@@ -4,6 +4,8 @@
 //! reader. Reading never stops at the first mistake: what cannot be read is reported, and a placeholder of origin
 //! [`Origin::Broken`] takes its place.
 
+use std::fmt;
+
 use serde_json::{Map, Value, json};
 
 use crate::problem::{Code, Problem, Problems};
@@ -166,6 +168,30 @@ pub enum Resolved {
     Map(Vec<(String, Resolved, Origin)>),
 }
 
+/// Why a text is not what it should be, without the text: an excerpt shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit(String);
+
+impl From<&str> for Unfit {
+    fn from(why: &str) -> Self {
+        Self(why.to_owned())
+    }
+}
+
+impl From<String> for Unfit {
+    fn from(why: String) -> Self {
+        Self(why)
+    }
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unfit {}
+
 /// A type written as a single word or number.
 pub(crate) trait Scalar: Sized {
     /// What it is, for a sentence.
@@ -175,7 +201,7 @@ pub(crate) trait Scalar: Sized {
     /// Reads it.
     ///
     /// The error says what is wrong without repeating the text, which the excerpt shows.
-    fn parse(text: &str) -> Result<Self, String>;
+    fn parse(text: &str) -> Result<Self, Unfit>;
     /// Stands in for what could not be read.
     fn placeholder() -> Self;
     /// Its JSON Schema.
@@ -194,7 +220,7 @@ impl<T: Scalar> Shape for T {
             .map_err(|reason| {
                 reader.problems.report(
                     Problem::new(Code::BadValue, format!("`{}` must be {}", reader.path(), T::NOUN))
-                        .at(Origin::File(view.span()), reason)
+                        .at(Origin::File(view.span()), reason.to_string())
                         .hint(format!("for example `{}`", T::EXAMPLE)),
                 );
             })
@@ -275,7 +301,7 @@ impl<K: Scalar, V: Shape> Shape for Entries<K, V> {
                 Err(reason) => {
                     reader.problems.report(
                         Problem::new(Code::BadValue, format!("a key of `{}` must be {}", reader.path(), K::NOUN))
-                            .at(Origin::File(span), reason)
+                            .at(Origin::File(span), reason.to_string())
                             .hint(format!("for example `{}`", K::EXAMPLE)),
                     );
                     Sourced::new(K::placeholder(), Origin::Broken)
@@ -657,10 +683,10 @@ macro_rules! words {
             const NOUN: &'static str = $noun;
             const EXAMPLE: &'static str = [$($text),*][0];
 
-            fn parse(text: &str) -> Result<Self, String> {
+            fn parse(text: &str) -> Result<Self, $crate::shape::Unfit> {
                 match text {
                     $($text => Ok(Self::$variant),)*
-                    _ => Err(format!("one of {}", [$($text),*].join(", "))),
+                    _ => Err(format!("one of {}", [$($text),*].join(", ")).into()),
                 }
             }
 

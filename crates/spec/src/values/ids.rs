@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::shape::Scalar;
+use crate::shape::{Scalar, Unfit};
 
 macro_rules! text {
     ($(#[doc = $doc:literal])* $name:ident, $noun:literal, $example:literal, $schema:tt, |$text:ident| $check:expr) => {
@@ -30,7 +30,7 @@ macro_rules! text {
             const NOUN: &'static str = $noun;
             const EXAMPLE: &'static str = $example;
 
-            fn parse($text: &str) -> Result<Self, String> {
+            fn parse($text: &str) -> Result<Self, Unfit> {
                 $check.map(Self)
             }
 
@@ -60,7 +60,7 @@ text! {
 impl Name {
     /// Why `text` cannot be a name, if it cannot.
     #[must_use]
-    pub fn refuses(text: &str) -> Option<String> {
+    pub fn refuses(text: &str) -> Option<Unfit> {
         dns_label(text).err()
     }
 }
@@ -70,10 +70,10 @@ text! {
     Word, "a name of letters, digits, `.`, `-` and `_`", "local-lvm",
     {"type": "string", "pattern": "^[A-Za-z0-9][-A-Za-z0-9._]*$"},
     |text| match text.bytes().next() {
-        Some(first) if !first.is_ascii_alphanumeric() => Err("it must begin with a letter or digit".to_owned()),
+        Some(first) if !first.is_ascii_alphanumeric() => Err("it must begin with a letter or digit".into()),
         Some(_) if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)) => Ok(text.to_owned()),
-        Some(_) => Err("only letters, digits, `.`, `-` and `_`".to_owned()),
-        None => Err("it is empty".to_owned()),
+        Some(_) => Err("only letters, digits, `.`, `-` and `_`".into()),
+        None => Err("it is empty".into()),
     }
 }
 
@@ -82,8 +82,8 @@ text! {
     Line, "text on one line", "text",
     {"type": "string", "pattern": "^[^\\x00-\\x1f\\x7f]+$"},
     |text| match text {
-        "" => Err("it is empty".to_owned()),
-        _ if text.chars().any(char::is_control) => Err("it has a line break or control character".to_owned()),
+        "" => Err("it is empty".into()),
+        _ if text.chars().any(char::is_control) => Err("it has a line break or control character".into()),
         _ => Ok(text.to_owned()),
     }
 }
@@ -109,7 +109,7 @@ text! {
     |text| {
         let (subject, effect) = text.rsplit_once(':').ok_or("its effect is missing: `:NoSchedule`, `:PreferNoSchedule` or `:NoExecute`")?;
         if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
-            return Err("its effect is `NoSchedule`, `PreferNoSchedule` or `NoExecute`".to_owned());
+            return Err("its effect is `NoSchedule`, `PreferNoSchedule` or `NoExecute`".into());
         }
         let (key, value) = subject.split_once('=').unwrap_or((subject, ""));
         label_key(key)?;
@@ -139,35 +139,35 @@ text! {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
         match text {
             "*" => Ok(text.to_owned()),
-            _ if host.is_empty() || !host.bytes().all(fits) => Err("a host name, as in image names: `docker.io`".to_owned()),
-            _ if port.is_some_and(|port| port.parse::<u16>().is_err()) => Err("its port is not a number".to_owned()),
+            _ if host.is_empty() || !host.bytes().all(fits) => Err("a host name, as in image names: `docker.io`".into()),
+            _ if port.is_some_and(|port| port.parse::<u16>().is_err()) => Err("its port is not a number".into()),
             _ => Ok(text.to_owned()),
         }
     }
 }
 
 /// A name with or without a domain in front.
-fn label_key(text: &str) -> Result<String, String> {
+fn label_key(text: &str) -> Result<String, Unfit> {
     let (domain, name) = text.rsplit_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
     label_name(name)?;
     match domain {
         Some(domain) if domain.is_empty() || domain.split('.').any(|label| dns_label(label).is_err()) => {
-            Err("before the `/` stands a domain".to_owned())
+            Err("before the `/` stands a domain".into())
         }
         _ => Ok(text.to_owned()),
     }
 }
 
-fn label_name(text: &str) -> Result<String, String> {
+fn label_name(text: &str) -> Result<String, Unfit> {
     let bytes = text.as_bytes();
     let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     match (bytes.first(), bytes.last()) {
         (Some(first), Some(last)) if !first.is_ascii_alphanumeric() || !last.is_ascii_alphanumeric() => {
-            Err("it must begin and end with a letter or digit".to_owned())
+            Err("it must begin and end with a letter or digit".into())
         }
-        (None, _) => Err("it is empty".to_owned()),
-        _ if bytes.len() > 63 => Err("at most 63 characters".to_owned()),
-        _ if !bytes.iter().all(fits) => Err("only letters, digits, `-`, `_` and `.`".to_owned()),
+        (None, _) => Err("it is empty".into()),
+        _ if bytes.len() > 63 => Err("at most 63 characters".into()),
+        _ if !bytes.iter().all(fits) => Err("only letters, digits, `-`, `_` and `.`".into()),
         _ => Ok(text.to_owned()),
     }
 }
@@ -186,7 +186,7 @@ text! {
     |text| {
         let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
         // The kernel takes `-` and `_` for the same character.
-        if fits { Ok(text.replace('-', "_")) } else { Err("only letters, digits, `-` and `_`".to_owned()) }
+        if fits { Ok(text.replace('-', "_")) } else { Err("only letters, digits, `-` and `_`".into()) }
     }
 }
 
@@ -198,28 +198,28 @@ text! {
 }
 
 /// Only what every YAML library writes the same way: the image's schematic id is a digest of its YAML.
-fn kernel_arg(text: &str) -> Result<String, String> {
+fn kernel_arg(text: &str) -> Result<String, Unfit> {
     const YAML_WORDS: [&str; 10] = ["null", "true", "false", "y", "n", "yes", "no", "on", "off", ""];
     let name = text.strip_prefix('-').unwrap_or(text);
     if !name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') {
-        Err("it must begin with a letter".to_owned())
+        Err("it must begin with a letter".into())
     } else if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || text.ends_with(' ') {
-        Err("only printable ASCII, and no space at the end".to_owned())
+        Err("only printable ASCII, and no space at the end".into())
     } else if YAML_WORDS.contains(&text.to_lowercase().as_str()) {
-        Err("YAML takes this word for something else".to_owned())
+        Err("YAML takes this word for something else".into())
     } else {
         Ok(text.to_owned())
     }
 }
 
-fn dns_label(text: &str) -> Result<String, String> {
+fn dns_label(text: &str) -> Result<String, Unfit> {
     let bytes = text.as_bytes();
     let fits = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
     match (bytes.first(), bytes.last()) {
-        (Some(b'-'), _) | (_, Some(b'-')) => Err("it may not begin or end with `-`".to_owned()),
-        (None, _) => Err("it is empty".to_owned()),
-        _ if bytes.len() > 63 => Err("at most 63 characters".to_owned()),
-        _ if !bytes.iter().all(fits) => Err("only lower-case letters, digits and `-`".to_owned()),
+        (Some(b'-'), _) | (_, Some(b'-')) => Err("it may not begin or end with `-`".into()),
+        (None, _) => Err("it is empty".into()),
+        _ if bytes.len() > 63 => Err("at most 63 characters".into()),
+        _ if !bytes.iter().all(fits) => Err("only lower-case letters, digits and `-`".into()),
         _ => Ok(text.to_owned()),
     }
 }
@@ -243,12 +243,12 @@ impl Scalar for Vmid {
     const NOUN: &'static str = "a VMID";
     const EXAMPLE: &'static str = "421";
 
-    fn parse(text: &str) -> Result<Self, String> {
-        let number = text.parse().map_err(|_| "not a whole number".to_owned())?;
+    fn parse(text: &str) -> Result<Self, Unfit> {
+        let number = text.parse().map_err(|_| Unfit::from("not a whole number"))?;
         if (Self::MIN..=Self::MAX).contains(&number) {
             Ok(Self(number))
         } else {
-            Err(format!("Proxmox gives out {} to {}", Self::MIN, Self::MAX))
+            Err(format!("Proxmox gives out {} to {}", Self::MIN, Self::MAX).into())
         }
     }
 
@@ -292,10 +292,10 @@ impl Scalar for VmidRange {
     const NOUN: &'static str = "a range of VMIDs";
     const EXAMPLE: &'static str = "421-432";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
         let (first, last) = text.split_once('-').ok_or("write the first and the last number with `-` between")?;
         let (first, last) = (Vmid::parse(first.trim())?, Vmid::parse(last.trim())?);
-        if last < first { Err("it ends before it begins".to_owned()) } else { Ok(Self { first, last }) }
+        if last < first { Err("it ends before it begins".into()) } else { Ok(Self { first, last }) }
     }
 
     fn placeholder() -> Self {

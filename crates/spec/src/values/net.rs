@@ -6,16 +6,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use crate::shape::Scalar;
+use crate::shape::{Scalar, Unfit};
 
 impl Scalar for IpAddr {
     const NOUN: &'static str = "an IP address";
     const EXAMPLE: &'static str = "192.168.1.211";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
         text.parse().map_err(|_| match text.split_once('/') {
-            Some((address, _)) if address.parse::<IpAddr>().is_ok() => "an address without `/` and prefix".to_owned(),
-            _ => "not an IPv4 or IPv6 address".to_owned(),
+            Some((address, _)) if address.parse::<IpAddr>().is_ok() => "an address without `/` and prefix".into(),
+            _ => "not an IPv4 or IPv6 address".into(),
         })
     }
 
@@ -36,7 +36,7 @@ impl Scalar for IpNet {
     const NOUN: &'static str = "a network";
     const EXAMPLE: &'static str = "192.168.1.0/24";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
         let network: Self = text.parse().map_err(|_| match text.parse::<IpAddr>() {
             Ok(_) => "the prefix length is missing: an address, `/`, and how many bits name the network".to_owned(),
             Err(_) => "not an address, `/`, and a prefix length".to_owned(),
@@ -44,7 +44,7 @@ impl Scalar for IpNet {
         if network.trunc() == network {
             Ok(network)
         } else {
-            Err(format!("this is an address in a network; the network is `{}`", network.trunc()))
+            Err(format!("this is an address in a network; the network is `{}`", network.trunc()).into())
         }
     }
 
@@ -88,7 +88,7 @@ impl Scalar for AddressRange {
     const NOUN: &'static str = "a range of addresses";
     const EXAMPLE: &'static str = "192.168.1.240-192.168.1.250";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
         if text.contains('/') {
             let network = IpNet::parse(text)?;
             return Ok(Self { first: network.network(), last: network.broadcast() });
@@ -97,9 +97,9 @@ impl Scalar for AddressRange {
         let end = |text: &str| IpAddr::parse(text.trim());
         let (first, last) = (end(first)?, end(last)?);
         if first.is_ipv4() != last.is_ipv4() {
-            Err("one end is IPv4, the other IPv6".to_owned())
+            Err("one end is IPv4, the other IPv6".into())
         } else if last < first {
-            Err("it ends before it begins".to_owned())
+            Err("it ends before it begins".into())
         } else {
             Ok(Self { first, last })
         }
@@ -153,7 +153,7 @@ impl Scalar for Mac {
     const NOUN: &'static str = "a hardware address";
     const EXAMPLE: &'static str = "02:1A:2B:3C:4D:5E";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
         let octets: Vec<u8> = text
             .split(':')
             .map(|octet| u8::from_str_radix(octet, 16).ok().filter(|_| octet.len() == 2))
@@ -161,7 +161,7 @@ impl Scalar for Mac {
             .ok_or("six pairs of hexadecimal digits with `:` between")?;
         let octets: [u8; 6] = octets.try_into().map_err(|_| "six pairs of hexadecimal digits with `:` between")?;
         if octets[0] & 1 == 1 {
-            return Err("this is a group address; the second digit must be even".to_owned());
+            return Err("this is a group address; the second digit must be even".into());
         }
         Ok(Self(octets))
     }

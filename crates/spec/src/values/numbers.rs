@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::shape::Scalar;
+use crate::shape::{Scalar, Unfit};
 
 /// A whole number within bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,14 +29,14 @@ impl<const MIN: u32, const MAX: u32> Scalar for Bounded<MIN, MAX> {
     const NOUN: &'static str = "a whole number";
     const EXAMPLE: &'static str = "3";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
         match text.parse() {
             Ok(value) if (MIN..=MAX).contains(&value) => Ok(Self(value)),
-            Ok(_) => Err(format!("it must be from {MIN} to {MAX}")),
+            Ok(_) => Err(format!("it must be from {MIN} to {MAX}").into()),
             Err(_) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                Err(format!("it must be from {MIN} to {MAX}"))
+                Err(format!("it must be from {MIN} to {MAX}").into())
             }
-            Err(_) => Err("not a whole number".to_owned()),
+            Err(_) => Err("not a whole number".into()),
         }
     }
 
@@ -57,8 +57,8 @@ impl Scalar for bool {
     const NOUN: &'static str = "true or false";
     const EXAMPLE: &'static str = "true";
 
-    fn parse(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|_| "write `true` or `false`".to_owned())
+    fn parse(text: &str) -> Result<Self, Unfit> {
+        text.parse().map_err(|_| Unfit::from("write `true` or `false`"))
     }
 
     fn placeholder() -> Self {
@@ -113,28 +113,28 @@ impl Scalar for Size {
     const NOUN: &'static str = "a size";
     const EXAMPLE: &'static str = "4GiB";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, unit) = text.split_at(digits);
         let unit = unit.strip_prefix(' ').unwrap_or(unit);
         if number.is_empty() || unit.starts_with('.') {
-            return Err("write a whole number and a unit: MiB, GiB or TiB".to_owned());
+            return Err("write a whole number and a unit: MiB, GiB or TiB".into());
         }
         let Some((_, factor)) = UNITS.into_iter().find(|(name, _)| *name == unit) else {
             return Err(match unit {
-                "" => "a number of what? Add a unit: MiB, GiB or TiB".to_owned(),
+                "" => "a number of what? Add a unit: MiB, GiB or TiB".into(),
                 "K" | "M" | "G" | "T" | "KB" | "MB" | "GB" | "TB" | "Ki" | "Mi" | "Gi" | "Ti" => {
-                    format!("`{unit}` is ambiguous between tools; write MiB, GiB or TiB")
+                    format!("`{unit}` is ambiguous between tools; write MiB, GiB or TiB").into()
                 }
-                _ => "unknown unit; write MiB, GiB or TiB".to_owned(),
+                _ => "unknown unit; write MiB, GiB or TiB".into(),
             });
         };
         let mib = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
         // Far above any machine, far below what sums could overflow at.
         match mib {
-            Some(0) => Err("it must be more than nothing".to_owned()),
+            Some(0) => Err("it must be more than nothing".into()),
             Some(mib) if mib <= 1 << 40 => Ok(Self { mib }),
-            _ => Err("larger than any machine".to_owned()),
+            _ => Err("larger than any machine".into()),
         }
     }
 
@@ -181,18 +181,18 @@ impl Scalar for Time {
     const NOUN: &'static str = "a time";
     const EXAMPLE: &'static str = "5m";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, unit) = text.split_at(digits);
         let factor = TIMES.into_iter().find(|(name, _)| *name == unit).map(|(_, factor)| factor);
         let seconds = factor.and_then(|factor| number.parse::<u32>().ok()?.checked_mul(factor));
         match (factor, seconds) {
-            _ if number.is_empty() => Err("write a whole number and a unit: s, m or h".to_owned()),
-            (None, _) if unit.is_empty() => Err("a number of what? Add a unit: s, m or h".to_owned()),
-            (None, _) => Err("unknown unit; write a whole number and s, m or h".to_owned()),
-            (_, Some(0)) => Err("it must be more than nothing".to_owned()),
+            _ if number.is_empty() => Err("write a whole number and a unit: s, m or h".into()),
+            (None, _) if unit.is_empty() => Err("a number of what? Add a unit: s, m or h".into()),
+            (None, _) => Err("unknown unit; write a whole number and s, m or h".into()),
+            (_, Some(0)) => Err("it must be more than nothing".into()),
             (_, Some(seconds)) if seconds <= LONGEST => Ok(Self { seconds }),
-            _ => Err("longer than a day".to_owned()),
+            _ => Err("longer than a day".into()),
         }
     }
 

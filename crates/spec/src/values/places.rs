@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::ids::text;
-use crate::shape::Scalar;
+use crate::shape::{Scalar, Unfit};
 
 text! {
     /// The address of an HTTPS service, without a path.
@@ -22,11 +22,11 @@ text! {
         let pairs: Vec<&str> = text.split(':').collect();
         let hex = |pair: &&str| pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !pairs.iter().all(hex) {
-            Err("pairs of hexadecimal digits with `:` between".to_owned())
+            Err("pairs of hexadecimal digits with `:` between".into())
         } else if pairs.len() == 32 {
             Ok(text.to_uppercase())
         } else {
-            Err(format!("{} pairs; a SHA-256 has 32", pairs.len()))
+            Err(format!("{} pairs; a SHA-256 has 32", pairs.len()).into())
         }
     }
 }
@@ -61,7 +61,7 @@ text! {
         if key.len() == 58 && key.bytes().all(bech32) {
             Ok(text.to_owned())
         } else {
-            Err("`age1` and 58 characters, as `age-keygen` prints it".to_owned())
+            Err("`age1` and 58 characters, as `age-keygen` prints it".into())
         }
     }
 }
@@ -72,38 +72,38 @@ text! {
     {"type": "string", "pattern": "^[0-9a-fA-F]{64}$"},
     |text| {
         let fits = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if fits { Ok(text.to_lowercase()) } else { Err("64 hexadecimal digits, as `sha256sum` prints them".to_owned()) }
+        if fits { Ok(text.to_lowercase()) } else { Err("64 hexadecimal digits, as `sha256sum` prints them".into()) }
     }
 }
 
-fn endpoint(text: &str) -> Result<String, String> {
+fn endpoint(text: &str) -> Result<String, Unfit> {
     let Some(rest) = text.strip_prefix("https://") else {
-        return Err("it must begin with `https://`".to_owned());
+        return Err("it must begin with `https://`".into());
     };
     host_and_port(rest).map(|rest| format!("https://{rest}"))
 }
 
-fn host_and_port(rest: &str) -> Result<&str, String> {
+fn host_and_port(rest: &str) -> Result<&str, Unfit> {
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.contains('@') {
-        return Err("no user or password belongs here".to_owned());
+        return Err("no user or password belongs here".into());
     }
     if rest.contains(['/', '?', '#']) {
-        return Err("only the host and port, without a path".to_owned());
+        return Err("only the host and port, without a path".into());
     }
     let (host, port) = match rest.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
         _ => (rest, None),
     };
     if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
-        return Err("the port must be from 1 to 65535".to_owned());
+        return Err("the port must be from 1 to 65535".into());
     }
     let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let fits = match bracketed {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
         None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte)),
     };
-    if fits { Ok(rest) } else { Err("the host is not a name or address".to_owned()) }
+    if fits { Ok(rest) } else { Err("the host is not a name or address".into()) }
 }
 
 #[cfg(test)]

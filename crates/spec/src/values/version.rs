@@ -5,7 +5,7 @@ use std::fmt;
 use semver::Version;
 use serde_json::{Value, json};
 
-use crate::shape::Scalar;
+use crate::shape::{Scalar, Unfit};
 
 /// The shape of machine configuration that a Talos minor expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +61,7 @@ macro_rules! version {
             const NOUN: &'static str = $noun;
             const EXAMPLE: &'static str = $example;
 
-            fn parse(text: &str) -> Result<Self, String> {
+            fn parse(text: &str) -> Result<Self, Unfit> {
                 parse(text).map(Self)
             }
 
@@ -96,9 +96,9 @@ version! {
 }
 
 impl std::str::FromStr for ComponentVersion {
-    type Err = String;
+    type Err = Unfit;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Unfit> {
         Self::parse(text)
     }
 }
@@ -114,15 +114,15 @@ impl ComponentVersion {
     }
 }
 
-fn parse(text: &str) -> Result<Version, String> {
+fn parse(text: &str) -> Result<Version, Unfit> {
     let Some(number) = text.strip_prefix('v') else {
-        return Err("it must begin with `v`".to_owned());
+        return Err("it must begin with `v`".into());
     };
     let version = Version::parse(number).map_err(|_| match number.split('.').count() {
         1 | 2 => "all three numbers are needed, so that every machine means the same".to_owned(),
         _ => "not `v`, then three numbers with `.` between".to_owned(),
     })?;
-    if version.build.is_empty() { Ok(version) } else { Err("nothing may follow a `+`".to_owned()) }
+    if version.build.is_empty() { Ok(version) } else { Err("nothing may follow a `+`".into()) }
 }
 
 impl TalosVersion {
