@@ -82,7 +82,7 @@ fn restart(
         sound.clone(),
         place(1),
         (api.clone(), begun.clone()),
-        Ready::<Quorum>::new(vec![nobody_leaves.is_made_up_for()], REBUILDING),
+        Ready::<Quorum>::new(nobody_leaves.is_made_up_for(), REBUILDING),
     );
     // Nobody goes while another is away.
     earlier.extend([opened, sound, id("etcd", "members"), id("nodes", "open")]);
@@ -135,7 +135,7 @@ fn restart(
             }
         }
         let rebuilt = id("rebuilt", own);
-        let gate = Ready::<Quorum>::new(vec![nobody_leaves.is_made_up_for()], REBUILDING);
+        let gate = Ready::<Quorum>::new(nobody_leaves.is_made_up_for(), REBUILDING);
         graph.gate(rebuilt.clone(), place(10), (api.clone(), begun.clone()), gate);
         graph.after(rebuilt.clone(), open);
         earlier.push(rebuilt);
