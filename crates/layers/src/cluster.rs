@@ -28,7 +28,7 @@ use crate::graceful;
 use crate::platform::{self, Uuids, waits_for_nodes};
 use crate::survey::Survey;
 
-pub use crate::turns::{Manner, Rolling};
+pub use crate::turns::{For, Manner, Rolling};
 pub use configuration::{ConfigurationError, Referred, brings_network, configuration, supposed};
 pub use drift::drift;
 use gates::{Api, SharedApi, Site as ApiSite, VolumeReady};
