@@ -3,6 +3,7 @@
 mod rest;
 mod serving;
 mod shared;
+mod versions;
 mod volumes;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use castle_talos::steps::{Keys, Quorum, Wire};
 pub(super) use rest::Rest;
 pub(super) use serving::{Serves, Spare};
 pub(super) use shared::SharedApi;
+pub(super) use versions::{Named, Versions};
 pub(super) use volumes::VolumeReady;
 
 /// What one question may take.
