@@ -60,22 +60,25 @@ fn all(command: &mut Command) -> Result<Vec<String>> {
 /// The crates whose unit tests live through whole castles.
 const SLOW: [&str; 2] = ["castle", "castle-datacenter"];
 
-/// Runs the tests beside the code, where they take no more than seconds.
+/// Runs the tests beside the code, where they take no more than seconds; returns those that were skipped.
 fn units() -> Result<Vec<String>> {
     let mut tests = cargo();
     tests.args(["test", "--locked", "--quiet", "--workspace", "--lib"]);
     tests.args(SLOW.iter().flat_map(|name| ["--exclude", name]));
-    all(&mut tests)
+    telling_skips(&mut tests)
 }
 
-/// Runs all tests, and returns those that were skipped for want of something. Where `CI` is set, a skip is a failure of its test.
+/// Runs all tests, and returns those that were skipped.
 fn test() -> Result<Vec<String>> {
-    let list = tempfile::NamedTempFile::new()?;
     let draw = draw();
     println!("worlds are drawn by {DRAW}={draw}");
-    shell::run(
-        cargo().args(["test", "--locked", "--workspace", "--no-fail-fast"]).env(SKIPPED, list.path()).env(DRAW, draw),
-    )?;
+    telling_skips(cargo().args(["test", "--locked", "--workspace", "--no-fail-fast"]).env(DRAW, draw))
+}
+
+/// Runs tests, and returns those that were skipped for want of something. Where `CI` is set, a skip is a failure of its test.
+fn telling_skips(tests: &mut Command) -> Result<Vec<String>> {
+    let list = tempfile::NamedTempFile::new()?;
+    shell::run(tests.env(SKIPPED, list.path()))?;
     let skipped = std::fs::read_to_string(list.path())?;
     Ok(skipped.lines().map(|line| format!("skipped: {line}")).collect())
 }

@@ -28,10 +28,10 @@ use crate::graceful;
 use crate::platform::{self, Uuids, waits_for_nodes};
 use crate::survey::Survey;
 
-pub use crate::turns::{Manner, Rolling};
+pub use crate::turns::{For, Manner, Rolling};
 pub use configuration::{ConfigurationError, Referred, brings_network, configuration, supposed};
 pub use drift::drift;
-use gates::{Api, SharedApi, Site as ApiSite, VolumeReady};
+use gates::{Api, Named, SharedApi, Site as ApiSite, Versions, VolumeReady};
 
 /// Where the Kubernetes API listens.
 const API_PORT: u16 = 6443;
@@ -223,13 +223,16 @@ fn kubernetes_upgrade(castle: &Castle, node: &Node) -> Objection {
 fn image_version(side: &Side) -> Option<&str> {
     match side {
         Side::Absent => Some(BROUGHT),
-        Side::Value(Value::String(image)) => {
-            let (tagged, digest) = image.split_once('@').unwrap_or((image, ""));
-            let name = tagged.rsplit_once('/').map_or(tagged, |(_, name)| name);
-            Some(name.split_once(':').map_or(digest, |(_, tag)| tag))
-        }
+        Side::Value(Value::String(image)) => Some(tag(image)),
         _ => None,
     }
+}
+
+/// The tag of an image, or its digest where it has none.
+fn tag(image: &str) -> &str {
+    let (tagged, digest) = image.split_once('@').unwrap_or((image, ""));
+    let name = tagged.rsplit_once('/').map_or(tagged, |(_, name)| name);
+    name.split_once(':').map_or(digest, |(_, tag)| tag)
 }
 
 /// Objects to other networks for a node that has some: nobody gives Pods and Services that are there other addresses, nor names under another domain.
@@ -307,6 +310,17 @@ fn endpoint(
     graph.gate(gate, place, needs, SharedApi::new(shared, vip.value, own))
 }
 
+/// Which Kubernetes the configurations of the nodes name.
+fn named(castle: &Arc<Castle>, nodes: &Arc<Vec<Node>>, referred: &Arc<Referred>) -> impl Fn() -> Named + use<> {
+    let (castle, nodes, referred) = (castle.clone(), nodes.clone(), referred.clone());
+    move || {
+        Named::of(nodes.iter().filter_map(|node| {
+            let made = supposed(&castle, &nodes, node, &referred.patches).ok()?;
+            Some((node.name.value.as_str(), node.role == Role::ControlPlane, made))
+        }))
+    }
+}
+
 /// Adds the steps that make a cluster of the nodes, each after its machine runs.
 pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Formed {
     let Plan { castle, nodes, machines, wire, referred, remembered, rolling, .. } = plan;
@@ -376,6 +390,15 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         graph.gate(id("coredns", "available"), place(10), needs, gates::core_dns());
     }
     let api = if rolling.is_empty() { api } else { rolling::roll(graph, plan, keys, &api, &begun) };
+    let versions = id("nodes", "versions");
+    graph.gate(versions.clone(), place(1), (api.clone(), begun.clone()), Versions::new(named(castle, nodes, referred)));
+    // What is refused another version is told by its configuration.
+    for node in nodes.iter() {
+        graph.after(versions.clone(), id("config", &node.name.value));
+    }
+    if waits_for_nodes(castle) {
+        graph.after(versions, id("nodes", "ready"));
+    }
     let traits = id("nodes", "traits");
     graph.step(traits.clone(), place(2), (api.clone(), keys.clone()), adorn(castle, nodes, referred));
     graph.after(traits, joined);

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::names::id;
 use crate::platform::{self, Doomed};
+use crate::storage::defined;
 
 /// The label of what castle has closed or suspended for a castle that goes down.
 const GOING_DOWN: &str = "castle.dev/going-down";
@@ -300,6 +301,7 @@ fn detached() -> Vec<Expect> {
     vec![
         Expect::Holds(Kind::new("v1", "Pod"), everywhere(), pods),
         Expect::Holds(Kind::new("storage.k8s.io/v1", "VolumeAttachment"), everywhere(), attachments),
+        Expect::Visible(vec![defined("Volume")]),
         Expect::Holds(Kind::new("longhorn.io/v1beta2", "Volume"), everywhere(), volumes),
     ]
 }

@@ -137,7 +137,7 @@ pub fn raise(graph: &mut GraphBuilder, ground: &Arc<Ground>, design: Design<'_>)
         let place = Place { lane: Some(storage_lane(site, &placed.host, is_shared)), predicted: making };
         let wanted = site.wanted(castle, node, &placed.host);
         if rolling.has(node) {
-            let restart = MakeGuest::new(ground.clone(), wanted.clone());
+            let restart = MakeGuest::new(ground.clone(), wanted.clone()).restarting(rolling.restarts_machine(node));
             let place = Place { lane: None, predicted: Duration::from_secs(20) };
             let restarted = graph.step(restart_step(node), place, (template.clone(),), restart);
             graph.step(start_step(node), Place::default(), (restarted,), RunGuest::new(ground.clone(), name));

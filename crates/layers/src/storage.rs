@@ -15,7 +15,7 @@ use castle_spec::ComponentName;
 use castle_spec::model::Storage;
 use serde_json::{Value, json};
 
-pub(crate) use copies::{Departure, REBUILDING};
+pub(crate) use copies::{Departure, REBUILDING, defined};
 
 use crate::inside::{DECIDED, Inside, SERVING, daemon_sets, deployments, objects, takes_work};
 use crate::names::id;

@@ -11,8 +11,19 @@ pub enum Manner {
         /// Whether its API server may be started again for that.
         starts_api: bool,
     },
-    /// It restarts.
-    Restart,
+    /// It restarts, once.
+    Restart(For),
+}
+
+/// What a node restarts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum For {
+    /// Its machine: memory, cores.
+    Machine,
+    /// Its machine, and it has another configuration from then on.
+    Both,
+    /// Its configuration.
+    Configuration,
 }
 
 /// Which nodes change one after the other in a run, and what holds for the others.
@@ -36,7 +47,11 @@ impl Rolling {
         let mut turns: Vec<(&Node, Manner)> =
             nodes.iter().filter_map(|node| manner(node).map(|manner| (node, manner))).collect();
         turns.sort_by_key(|(node, manner)| {
-            (*manner == Manner::Restart, node.role == Role::ControlPlane, leader == Some(node.name.value.as_str()))
+            (
+                matches!(manner, Manner::Restart(_)),
+                node.role == Role::ControlPlane,
+                leader == Some(node.name.value.as_str()),
+            )
         });
         let turns = turns.into_iter().map(|(node, manner)| (node.name.value.clone(), manner)).collect();
         Self { turns, otherwise: Restarts::Never }
@@ -59,7 +74,15 @@ impl Rolling {
 
     /// Whether this node restarts in a turn.
     pub(crate) fn has(&self, node: &Node) -> bool {
-        self.manner(node) == Some(Manner::Restart)
+        matches!(self.manner(node), Some(Manner::Restart(_)))
+    }
+
+    /// Whether the hypervisor may restart this node in its turn.
+    pub(crate) fn restarts_machine(&self, node: &Node) -> Restarts {
+        match self.manner(node) {
+            Some(Manner::Restart(For::Machine | For::Both)) => Restarts::AtOnce,
+            _ => Restarts::Never,
+        }
     }
 
     /// Whether the steps that make this node may restart it.
@@ -91,7 +114,7 @@ secrets: embedded
     #[test]
     fn workers_come_first_and_the_leader_of_etcd_last() {
         let nodes = castle_spec::read(FILE.as_bytes()).nodes;
-        let restart = |is_so: bool| is_so.then_some(Manner::Restart);
+        let restart = |is_so: bool| is_so.then_some(Manner::Restart(For::Machine));
         let names = |rolling: Rolling| rolling.turns.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         let turns = |leader| names(Rolling::of(&nodes, |node| restart(node.name.value != "blue-worker-1"), leader));
         assert_eq!(turns(Some("blue-cp-1")), ["blue-worker-2", "blue-cp-2", "blue-cp-3", "blue-cp-1"]);
@@ -106,7 +129,7 @@ secrets: embedded
         let nodes = castle_spec::read(FILE.as_bytes()).nodes;
         let manner = |node: &Node| match node.name.value.as_str() {
             "blue-cp-2" => Some(Manner::InPlace { starts_api: true }),
-            "blue-cp-1" | "blue-worker-1" => Some(Manner::Restart),
+            "blue-cp-1" | "blue-worker-1" => Some(Manner::Restart(For::Configuration)),
             _ => None,
         };
         let rolling = Rolling::of(&nodes, manner, None);

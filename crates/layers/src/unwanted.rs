@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use castle_engine::{Fault, Gate, GraphBuilder, Place, StepId, Verdict};
+use castle_engine::{Closed, Fault, Gate, GraphBuilder, Place, StepId, Verdict};
 use castle_kubernetes::client::{Api, Scope};
 use castle_kubernetes::model::{Key, Kind, Mark};
 use castle_kubernetes::steps::{Present, all_recorded, prune_step, remove};
@@ -107,6 +107,9 @@ impl Gate for Noticed {
     }
 }
 
+/// The definition of what Flux keeps things by.
+const FOLLOWING: &str = "kustomizations.kustomize.toolkit.fluxcd.io";
+
 /// Open if Flux keeps nothing: with what it follows it would remove all that it has applied.
 struct Idle(Mark);
 
@@ -120,7 +123,14 @@ impl Gate for Idle {
             let key = Key::new(&kind.group, &kind.kind, FLUX_SYSTEM, FLUX_SYSTEM);
             let fault = |trouble: castle_kubernetes::client::Trouble| trouble.fault(&key);
             if api.served().await.map_err(fault)?.preferred(&kind.group, &kind.kind).is_none() {
-                return Ok(Verdict::Open(Present));
+                // What is defined and not served just now may keep something all the same.
+                let definition = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+                let defined = api.get(&definition, "", FOLLOWING).await.map_err(fault)?;
+                return Ok(defined.map_or(Verdict::Open(Present), |defined| {
+                    let next = format!("kubectl describe {}", defined.key().for_kubectl());
+                    let evidence = "is there, but what it defines is not served: what Flux keeps cannot be told";
+                    Verdict::Closed(Closed { subject: defined.key().to_string(), evidence: evidence.to_owned(), next })
+                }));
             }
             let scope = Scope { labels: self.0.selector(), ..Scope::within(FLUX_SYSTEM) };
             for kustomization in api.list(&kind, &scope).await.map_err(fault)?.objects {

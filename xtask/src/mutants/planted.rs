@@ -46,6 +46,25 @@ pub(crate) fn all() -> Result<Vec<Mutant>> {
     }
 }
 
+/// How much source a package has, in bytes: about what it costs to build.
+pub(crate) fn size(package: &str) -> u64 {
+    fn within(folder: &Path) -> std::io::Result<u64> {
+        let mut bytes = 0;
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            let path = entry.path();
+            if path.is_dir() {
+                bytes += within(&path)?;
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                bytes += entry.metadata()?.len();
+            }
+        }
+        Ok(bytes)
+    }
+    let folder = package.strip_prefix("castle-").unwrap_or(package);
+    within(&shell::root().join("crates").join(folder)).unwrap_or(u64::MAX)
+}
+
 fn read(path: &Path) -> Result<Mutant> {
     let text = std::fs::read_to_string(path)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -5,8 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use castle_engine::{CastleId, Layer, OperationId, StepId};
+use castle_layers::cluster::{Referred, configuration};
 use castle_proxmox::model::{Mark, Place, Role};
 use castle_rehearsal::{Loss, Moment};
+use castle_talos::model::bundle::{Bundle, Options, ServiceAccountKey};
+use castle_talos::model::config::Contract;
+use castle_talos::model::pki;
 
 use crate::output::Exit;
 use crate::rehearsal::fixture::{hold, in_a_world, written};
@@ -82,6 +86,23 @@ fn a_node_that_waits_for_its_configuration_is_in_no_cluster() {
         let said = "blue-worker-2: waits for its first configuration, so it is in no cluster yet\n  next: talosctl --nodes 127.42.0.22 apply-config \
                     --insecure --file CONFIGURATION\n";
         refused(life, SHOWN, &[said]).await;
+    });
+}
+
+#[test]
+fn a_node_of_another_cluster_is_told_as_one() {
+    scripted(async |life| {
+        let doors = life.doors();
+        let options = Options { contract: Contract::V1_13, service_account: ServiceAccountKey::EcdsaP256 };
+        let keys =
+            pki::Doors { mint: doors.mint.as_ref(), entropy: doors.entropy.as_ref(), clock: doors.clock.as_ref() };
+        let other = Bundle::generate(options, keys).await.unwrap();
+        let (castle, nodes) = (&life.script.castle, &life.script.nodes);
+        let node = nodes.iter().find(|node| node.vmid.0 == 1011).unwrap();
+        let made = configuration(castle, nodes, node, &other, &Referred::default()).unwrap();
+        life.datacenter.configure_node(1011, made.text().expose()).unwrap();
+        life.clock().sleep(Duration::from_secs(300)).await;
+        refused(life, SHOWN, &["blue-worker-2: is not of the cluster whose secrets talos.bundle names ("]).await;
     });
 }
 

@@ -150,6 +150,35 @@ fn the_last_sound_copy_keeps_its_worker_until_there_is_another() {
     });
 }
 
+/// Goal: that nothing is to be seen is not that there is nothing. Method: the worker that leaves has the only copy of a volume, and copies are not served just now.
+#[test]
+fn a_worker_does_not_go_while_copies_cannot_be_seen() {
+    in_a_world(&written(&blue(2, LONGHORN)), 14, async |life| {
+        inhabited(life).await;
+        write(life, 1, LONGHORN);
+        let definitions = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let definition = life.datacenter.object(
+            "blue",
+            "customresourcedefinitions.apiextensions.k8s.io",
+            "",
+            "replicas.longhorn.io",
+        );
+        let versions = definition.unwrap()["spec"]["versions"].clone();
+        let mut hidden = versions.clone();
+        hidden.as_array_mut().unwrap().iter_mut().for_each(|version| version["served"] = json!(false));
+        edit(life, &definitions, "", "replicas.longhorn.io", json!({"versions": hidden})).await;
+        life.tally.changes();
+        let unseen =
+            "CustomResourceDefinition replicas.longhorn.io: is there, and Replica of longhorn.io/v1beta2 is not served";
+        hold(&life.run(&["up", "--yes"]).await, Exit::Refused, &[unseen, "Nothing was changed."]);
+        assert_eq!(life.tally.changes(), Vec::<String>::new());
+        assert!(life.datacenter.look().guests[&WORKER].running);
+        edit(life, &definitions, "", "replicas.longhorn.io", json!({"versions": versions})).await;
+        let only = "has no sound copy on a node that stays, only on blue-worker-2";
+        hold(&life.run(&["up", "--yes"]).await, Exit::Refused, &[only]);
+    });
+}
+
 /// Four workers with a volume whose copies are on the two that leave: none of them goes before a copy is on a node that stays, and then one
 /// after the other.
 #[test]
@@ -183,7 +212,22 @@ fn copies_on_workers_that_leave_together_are_worth_nothing_to_each_other() {
         let all = ["platform/power/blue-worker-1", "platform/vm/1012 blue-worker-3", "platform/vm/1013 blue-worker-4"];
         hold(&life.run(&["plan"]).await, Exit::Done, &all);
         life.tally.changes();
-        hold(&life.run(&["up", "--yes"]).await, Exit::Done, &["stands."]);
+        // What was there when the second one's turn began.
+        let begun = std::cell::RefCell::new(None);
+        let watching = pin!(async {
+            loop {
+                let node = life.datacenter.object("blue", "nodes", "", "blue-worker-4");
+                if begun.borrow().is_none() && node.is_some_and(|node| node["spec"]["unschedulable"] == true) {
+                    *begun.borrow_mut() = Some(copies(life));
+                }
+                life.clock().sleep(Duration::from_millis(100)).await;
+            }
+        });
+        let Either::Left((up, _)) = select(pin!(life.run(&["up", "--yes"])), watching).await;
+        hold(&up, Exit::Done, &["stands."]);
+        let begun = begun.take().unwrap();
+        let is_made_up_for = ["blue-worker-1", "blue-worker-2"].iter().all(|stays| begun.iter().any(|it| it == stays));
+        assert!(is_made_up_for, "the second began before what the first had was made up for: {begun:?}");
         let changes = life.tally.changes();
         let first = |what: &str| {
             changes.iter().position(|change| change.contains(what)).unwrap_or_else(|| panic!("{what}: {changes:#?}"))

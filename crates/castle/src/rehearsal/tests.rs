@@ -91,6 +91,26 @@ fn worlds_that_were_blamed_on_castle_keep_all_promises() {
     }
 }
 
+/// Goal: a `down` that was killed is ended by the next one, whatever the hypervisor was at: a guest that is being removed and has lost its mark already, a
+/// download that ends only after the tidying. Method: the worlds in which something was left, of castles on two hosts, and of one without GitOps.
+#[test]
+fn worlds_in_which_a_killed_down_left_something_keep_all_promises() {
+    let (before, rest) = SMALL.split_once("gitops:\n").unwrap();
+    let (_, after) = rest.split_once("state:").unwrap();
+    let without_gitops = format!("{before}state:{after}");
+    let two_hosts = |text: String| text.replace("platform: embedded", "platform: {embedded: {nodes: [pve, pve2]}}");
+    for (seed, text) in [
+        (7100, without_gitops),
+        (7100, blue(1, "none")),
+        (11001, SMALL.to_owned()),
+        (11001, two_hosts(blue(2, "none"))),
+    ] {
+        for rehearsed in rehearse(&written(&text), &[seed]).unwrap() {
+            assert_eq!((rehearsed.broken, rehearsed.refused), (Vec::new(), None), "{seed}: {}", rehearsed.story);
+        }
+    }
+}
+
 #[test]
 fn whoever_is_killed_at_the_first_effects_is_dead_at_once() {
     let script = written(SMALL);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use castle_engine::{Graph, Impact, Outcome, Report, StepId};
-use castle_layers::cluster::{Manner, Rolling, whom};
+use castle_layers::cluster::{For, Manner, Rolling, whom};
 use castle_layers::secrets::Strongroom;
 use castle_layers::{Placed, Survey, platform};
 use castle_proxmox::steps::Ground;
@@ -11,9 +11,6 @@ use castle_spec::{Node, Role};
 use castle_talos::steps::{APPLY, leader};
 
 use super::{LOOKING, Stand, Trouble};
-
-/// The steps that may restart a node.
-const RESTARTING: [&str; 2] = ["vm", "config"];
 
 /// What a run would do, asked of the world.
 pub(crate) struct Foreseen {
@@ -52,17 +49,22 @@ impl Stand {
                 _ => None,
             };
         let manner = |node: &Node| {
-            let restarts = |kind: &&str| planned(node, kind).is_some_and(|change| change.impact == Impact::Reboot);
-            if RESTARTING.iter().any(restarts) {
-                return Some(Manner::Restart);
+            let restarts = |kind: &str| planned(node, kind).is_some_and(|change| change.impact == Impact::Reboot);
+            let config = planned(node, "config").filter(|change| change.verb == APPLY);
+            let has_configuration = config.is_some_and(|change| change.impact != Impact::Create);
+            match (restarts("vm"), restarts("config")) {
+                (true, _) if has_configuration => return Some(Manner::Restart(For::Both)),
+                (true, _) => return Some(Manner::Restart(For::Machine)),
+                (false, true) => return Some(Manner::Restart(For::Configuration)),
+                (false, false) => {}
             }
             // Workers are missed by nobody for what they take up as they run.
-            let change = planned(node, "config").filter(|change| change.impact == Impact::InPlace)?;
-            let is_meant = node.role == Role::ControlPlane && change.verb == APPLY;
+            let change = config.filter(|change| change.impact == Impact::InPlace)?;
+            let is_meant = node.role == Role::ControlPlane;
             let starts_api = change.differences.iter().any(|difference| !difference.field.starts_with("machine."));
             is_meant.then_some(Manner::InPlace { starts_api })
         };
-        let restarts = |node: &Node| manner(node) == Some(Manner::Restart);
+        let restarts = |node: &Node| matches!(manner(node), Some(Manner::Restart(_)));
         let control_planes: Vec<_> = self.kept.nodes.iter().filter(|node| node.role == Role::ControlPlane).collect();
         let leader = match control_planes.iter().filter(|node| restarts(node)).count() {
             0 | 1 => None,

@@ -145,6 +145,32 @@ impl Datacenter {
         world.touch();
     }
 
+    /// Lets a node run the kubelet of another version than its configuration has, until that starts again: as one whose image cannot be pulled. Says whether it
+    /// is a node of Kubernetes.
+    pub fn run_kubelet(&self, vmid: u32, version: &str) -> bool {
+        let mut world = self.world();
+        let Some(key) = world.talos.nodes.get(&vmid).and_then(|node| node.config()).map(|config| config.key.clone())
+        else {
+            return false;
+        };
+        let nodes = world.talos.clusters.get_mut(&key).map(|cluster| cluster.nodes.values_mut());
+        let Some(node) = nodes.into_iter().flatten().find(|node| node.vmid == vmid) else { return false };
+        version.clone_into(&mut node.version);
+        world.talos_settle(&key);
+        world.touch();
+        true
+    }
+
+    /// Lets the API server of a node be one of another version than its configuration has, until it starts again. Says whether it runs one.
+    pub fn run_api_server(&self, vmid: u32, version: &str) -> bool {
+        let mut world = self.world();
+        let Some(boot) = world.talos.boot_mut(vmid).filter(|boot| boot.runs_apiserver) else { return false };
+        boot.api_image = format!("registry.k8s.io/kube-apiserver:{version}");
+        world.talos_settle_of(vmid);
+        world.touch();
+        true
+    }
+
     /// Ends the Talos API of a node, which comes back after a moment: every connection breaks.
     pub fn restart_apid(&self, vmid: u32) -> bool {
         let mut world = self.world();

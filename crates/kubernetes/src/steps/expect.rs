@@ -63,6 +63,9 @@ pub enum Expect {
     },
     /// The API accepts this very object: everyone who has a say in it was asked, and said yes.
     Accepted(Box<Object>),
+    /// These kinds are served, each unless there is no definition of this name. One that is not served has no objects to be seen: whoever counts them asks this
+    /// first.
+    Visible(Vec<(String, Kind)>),
     /// The objects of a kind within a scope pass a test together.
     Holds(Kind, Scope, Test),
     /// The objects of several kinds do, all of them in one list.
@@ -138,6 +141,7 @@ impl Expect {
             }
             Self::Holds(kind, scope, _) => vec![(kind.clone(), scope.clone())],
             Self::Together(places, _) => places.clone(),
+            Self::Visible(all) => all.iter().map(|(name, _)| (definitions(), Scope::named("", name))).collect(),
             Self::Established { .. } | Self::Addressed(..) | Self::Accepted(_) => Vec::new(),
         }
     }
@@ -148,6 +152,7 @@ impl Expect {
             Self::Current(kind, namespace, name) => current(sight, kind, namespace, name, false).await,
             Self::Serving(kind, namespace, name) => current(sight, kind, namespace, name, true).await,
             Self::Established { names, labels } => established(sight, names, labels).await,
+            Self::Visible(all) => visible(sight, all).await,
             Self::Addressed(namespace, name) => addressed(sight, namespace, name).await,
             Self::Condition { kind, namespace, name, condition, reason } => {
                 let object = match sight.object(kind, namespace, name).await? {
@@ -204,8 +209,26 @@ fn pods(object: &Object) -> i64 {
     of_nodes.or(object.number("/spec/replicas")).unwrap_or(1)
 }
 
+fn definitions() -> Kind {
+    Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+}
+
+async fn visible(sight: &Sight<'_>, all: &[(String, Kind)]) -> Result<Option<Closed>, Fault> {
+    let fault = |trouble: Trouble| trouble.fault(&Key::new("", "API", "", "discovery"));
+    for (name, kind) in all {
+        let Ok(definition) = sight.object(&definitions(), "", name).await? else { continue };
+        let is_served = sight.api.served().await.map_err(fault)?.resource(kind).is_some()
+            || sight.api.discover().await.map_err(fault)?.resource(kind).is_some();
+        if !is_served {
+            let evidence = format!("is there, and {kind} is not served: what there is of it cannot be seen");
+            return Ok(Some(closed(&definition.key(), evidence)));
+        }
+    }
+    Ok(None)
+}
+
 async fn established(sight: &Sight<'_>, names: &[String], labels: &str) -> Result<Option<Closed>, Fault> {
-    let kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let kind = definitions();
     let mut versions = Vec::new();
     for name in names {
         let found = match labels {

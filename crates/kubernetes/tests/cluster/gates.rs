@@ -142,6 +142,29 @@ fn a_definition_that_never_establishes_is_named() {
     });
 }
 
+/// Goal: whoever counts objects does not take those of a kind that is not served for none. Method: no definition; one that is served; one that is there, and
+/// never comes to be served; and one that serves other versions than the one that is asked for.
+#[test]
+fn a_kind_that_is_defined_and_not_served_is_not_taken_for_an_empty_one() {
+    let visible = |version: &str| {
+        Expect::Visible(vec![("things.example.com".to_owned(), Kind::new(&format!("example.com/{version}"), "Thing"))])
+    };
+    in_room(async |room| {
+        well(&room.expect(vec![visible("v1")], SOON).await);
+        well(&room.apply("x", &[definition("thing")]).await);
+        well(&room.expect(vec![established(), visible("v1")], SOON).await);
+        let closed = fault(&room.expect(vec![visible("v2")], SOON).await);
+        assert_eq!(closed.subject, "CustomResourceDefinition things.example.com");
+        assert!(closed.evidence.contains("is not served: what there is of it cannot be seen"), "{closed}");
+    });
+    in_room(async |room| {
+        room.datacenter().freeze_definition("blue", "things.example.com", true);
+        well(&room.apply("x", &[definition("thing")]).await);
+        let closed = fault(&room.expect(vec![visible("v1")], SOON).await);
+        assert!(closed.evidence.contains("is not served"), "{closed}");
+    });
+}
+
 fn ready() -> Expect {
     Expect::Condition {
         kind: Kind::new("example.com/v1", "Thing"),

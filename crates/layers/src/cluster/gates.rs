@@ -1,7 +1,9 @@
 //! Gates that ask the Kubernetes API: that it is ready, that all nodes are, and that names are found.
 
+mod rest;
 mod serving;
 mod shared;
+mod versions;
 mod volumes;
 
 use std::sync::Arc;
@@ -15,8 +17,10 @@ use castle_seams::BoxFuture;
 use castle_talos::client::GLANCE;
 use castle_talos::steps::{Keys, Quorum, Wire};
 
+pub(super) use rest::Rest;
 pub(super) use serving::{Serves, Spare};
 pub(super) use shared::SharedApi;
+pub(super) use versions::{Named, Versions};
 pub(super) use volumes::VolumeReady;
 
 /// What one question may take.
@@ -134,8 +138,13 @@ pub(super) fn nodes_registered(names: Vec<String>) -> Ready<Quorum> {
     Ready::new(vec![Expect::Holds(Kind::new("v1", "Node"), Scope::default(), test)], PATIENCE)
 }
 
-/// Open when all nodes of the castle are ready. Where they cannot be, for want of a network, that is told with each that is not.
+/// Open when all nodes of the castle are ready.
 pub(super) fn nodes_ready(names: Vec<String>, network: Option<&'static str>) -> Ready<Quorum> {
+    Ready::new(vec![all_ready(names, network)], PATIENCE)
+}
+
+/// That these nodes are ready. Where they cannot be, for want of a network, that is told with each that is not.
+fn all_ready(names: Vec<String>, network: Option<&'static str>) -> Expect {
     let test = Test::new(move |nodes| {
         for name in &names {
             let Some(node) = nodes.iter().find(|node| node.name() == name) else {
@@ -152,7 +161,7 @@ pub(super) fn nodes_ready(names: Vec<String>, network: Option<&'static str>) -> 
         }
         Ok(())
     });
-    Ready::new(vec![Expect::Holds(Kind::new("v1", "Node"), Scope::default(), test)], PATIENCE)
+    Expect::Holds(Kind::new("v1", "Node"), Scope::default(), test)
 }
 
 /// Open when names inside of the cluster are found.

@@ -10,11 +10,11 @@ use castle_kubernetes::steps::{Back, Drain, Empty, Left, Others, Ready};
 use castle_spec::Role;
 use castle_talos::steps::{Keys, Members, Quorum};
 
-use super::gates::{Api, Serves, Site as ApiSite, Spare};
+use super::gates::{Api, Rest, Serves, Site as ApiSite, Spare};
 use super::{Plan, configure, endpoint, id, url, whom};
 use crate::platform::{self, waits_for_nodes};
 use crate::storage::{Departure, REBUILDING};
-use crate::turns::Manner;
+use crate::turns::{For, Manner};
 
 /// Adds the steps of each turn. What is returned is the API once all are back: whoever is put into the cluster is not disturbed before.
 pub(super) fn roll(
@@ -49,7 +49,7 @@ pub(super) fn roll(
         graph.after(serves.clone(), configured);
         earlier.push(serves);
     }
-    if rolling.turns().iter().any(|(_, manner)| *manner == Manner::Restart) {
+    if rolling.turns().iter().any(|(_, manner)| matches!(manner, Manner::Restart(_))) {
         restart(graph, plan, keys, (api, begun), &mut earlier);
     }
     let again = id("api", "again");
@@ -82,7 +82,7 @@ fn restart(
         sound.clone(),
         place(1),
         (api.clone(), begun.clone()),
-        Ready::<Quorum>::new(vec![nobody_leaves.is_made_up_for()], REBUILDING),
+        Ready::<Quorum>::new(nobody_leaves.is_made_up_for(), REBUILDING),
     );
     // Nobody goes while another is away.
     earlier.extend([opened, sound, id("etcd", "members"), id("nodes", "open")]);
@@ -100,22 +100,46 @@ fn restart(
         );
         earlier.push(serving);
     }
-    let restarting = rolling.turns().iter().filter(|(_, manner)| *manner == Manner::Restart);
-    let turn = |turn: &String| nodes.iter().zip(&plan.machines).find(|(node, _)| node.name.value == *turn);
-    for (node, machine) in restarting.filter_map(|(name, _)| turn(name)) {
+    let turn = |(turn, manner): &(String, Manner)| {
+        let Manner::Restart(reason) = manner else { return None };
+        let (node, machine) = nodes.iter().zip(&plan.machines).find(|(node, _)| node.name.value == *turn)?;
+        Some((node, machine, *reason))
+    };
+    for (node, machine, reason) in rolling.turns().iter().filter_map(turn) {
         let own = &node.name.value;
         let (drain, restart, configured, open) =
             (id("drain", own), platform::restart_step(node), id("configure", own), id("open", own));
         let step = Drain::new(name, own, None).for_a_while(others);
         let drained = graph.step(drain.clone(), place(1), (api.clone(),), step);
         earlier.drain(..).for_each(|earlier| graph.after(drain.clone(), earlier));
-        graph.after(restart.clone(), drain);
-        if others == Others::There {
-            let empty = id("empty", own);
-            graph.gate(empty.clone(), place(30), (api.clone(), drained.clone()), Empty::new(own));
-            graph.after(restart, empty);
+        graph.after(restart.clone(), drain.clone());
+        let staged = (reason == For::Both).then(|| id("stage", own));
+        if let Some(staged) = &staged {
+            let step = configure(plan, node, *machine, Restarts::Never).for_next_start();
+            graph.step(staged.clone(), place(1), (keys.clone(),), step);
+            graph.after(staged.clone(), drain.clone());
+            graph.after(restart.clone(), staged.clone());
         }
-        graph.step(configured.clone(), place(30), (keys.clone(),), configure(plan, node, *machine, Restarts::AtOnce));
+        if others == Others::There {
+            let (empty, rest) = (id("empty", own), id("rest", own));
+            graph.gate(empty.clone(), place(30), (api.clone(), drained.clone()), Empty::new(own));
+            let gate = Rest::of(wire, node, nodes, waits_for_nodes(castle));
+            let needs = (api.clone(), keys.clone(), begun.clone(), drained.clone());
+            graph.gate(rest.clone(), place(1), needs, gate);
+            if let Some(staged) = staged {
+                graph.after(staged.clone(), empty.clone());
+                graph.after(rest.clone(), staged);
+            }
+            graph.after(rest.clone(), empty);
+            graph.after(restart, rest);
+        }
+        // Once a turn: what is back after the first restart would be taken for what is back after the second.
+        let restarts = match reason {
+            For::Configuration => Restarts::AtOnce,
+            For::Both if wire.is_looking() => Restarts::InTurn,
+            For::Both | For::Machine => Restarts::Never,
+        };
+        graph.step(configured.clone(), place(30), (keys.clone(),), configure(plan, node, *machine, restarts));
         graph.after(configured.clone(), platform::start_step(node));
         let back = id("back", own);
         graph.gate(back.clone(), place(60), (api.clone(), drained), Back::new(own));
@@ -135,7 +159,7 @@ fn restart(
             }
         }
         let rebuilt = id("rebuilt", own);
-        let gate = Ready::<Quorum>::new(vec![nobody_leaves.is_made_up_for()], REBUILDING);
+        let gate = Ready::<Quorum>::new(nobody_leaves.is_made_up_for(), REBUILDING);
         graph.gate(rebuilt.clone(), place(10), (api.clone(), begun.clone()), gate);
         graph.after(rebuilt.clone(), open);
         earlier.push(rebuilt);

@@ -112,7 +112,7 @@ pub fn shrink(
     for (guest, objection) in turns {
         let (name, stays) = (&guest.name, objection.is_some());
         // Nothing is sent away from a machine that has to stay; and what is so now has to be so when it goes.
-        let drain = Drain::new(castle, name, objection).provided(vec![departure.loses_nothing()]);
+        let drain = Drain::new(castle, name, objection).provided(departure.loses_nothing());
         let step = id("drain", name);
         let drained = graph.step(step.clone(), Place::default(), (api.clone(),), drain);
         if !stays {
@@ -124,10 +124,10 @@ pub fn shrink(
         if waits_for_nodes(design.castle) {
             graph.after(step.clone(), id("nodes", "ready"));
         }
-        let copied = Ready::<Drained>::new(vec![departure.loses_nothing()], Departure::COPYING);
+        let copied = Ready::<Drained>::new(departure.loses_nothing(), Departure::COPYING);
         graph.gate(id("copies", name), Place::default(), (api.clone(), drained.clone()), copied);
         let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        let empty = Empty::new(name).for_good().provided(vec![departure.loses_nothing()]);
+        let empty = Empty::new(name).for_good().provided(departure.loses_nothing());
         graph.gate(id("empty", name), place, (api.clone(), drained), empty);
         // Longhorn keeps its own Pod on the machine then, but does not say why.
         graph.after(id("empty", name), id("copies", name));
@@ -137,7 +137,7 @@ pub fn shrink(
             graph.after(removed.clone(), id("empty", name));
             graph.after(id("forget", name), removed);
         }
-        let rebuilt = Ready::<()>::new(vec![departure.is_made_up_for()], REBUILDING);
+        let rebuilt = Ready::<()>::new(departure.is_made_up_for(), REBUILDING);
         graph.gate(id("rebuilt", name), Place::default(), (api.clone(), forgotten), rebuilt);
         earlier.push(if stays { step } else { id("rebuilt", name) });
     }

@@ -44,15 +44,19 @@ impl Departure {
     }
 
     /// Every volume with data on one of them has a sound copy on a node that stays and is ready.
-    pub(crate) fn loses_nothing(&self) -> Expect {
+    pub(crate) fn loses_nothing(&self) -> Vec<Expect> {
         let leaving = self.clone();
-        Expect::Together(places(&["Node", "Replica"]), Test::new(move |objects| leaving.lost(objects)))
+        let test = Test::new(move |objects| {
+            is_told_of(objects)?;
+            leaving.lost(objects)
+        });
+        seen_by(&["Node", "Replica"], test)
     }
 
     /// Every volume that is in use has as many sound copies on the nodes that stay as it wants, or as these can have.
-    pub(crate) fn is_made_up_for(&self) -> Expect {
+    pub(crate) fn is_made_up_for(&self) -> Vec<Expect> {
         let leaving = self.clone();
-        Expect::Together(places(&["Node", "Replica", "Volume"]), Test::new(move |objects| leaving.missed(objects)))
+        seen_by(&["Node", "Replica", "Volume"], Test::new(move |objects| leaving.missed(objects)))
     }
 
     fn lost(&self, objects: &[Object]) -> Result<(), Unmet> {
@@ -162,10 +166,33 @@ impl<'o> Footing<'o> {
     }
 }
 
-/// Where nodes are, and these of Longhorn's own objects.
+/// One of Longhorn's own kinds, and what its definition is called.
+pub(crate) fn defined(kind: &str) -> (String, Kind) {
+    (format!("{}s.{GROUP}", kind.to_lowercase()), Kind::new(VERSION, kind))
+}
+
+/// What nodes and these of Longhorn's own objects pass, where all of them can be seen: of a kind that is defined and not served just now, a list would show
+/// none, and whoever counts copies would find that nobody has any.
+fn seen_by(kinds: &[&str], test: Test) -> Vec<Expect> {
+    vec![Expect::Visible(kinds.iter().map(|kind| defined(kind)).collect()), Expect::Together(places(kinds), test)]
+}
+
+/// Where nodes are, these of Longhorn's own objects, and its namespace.
 fn places(kinds: &[&str]) -> Vec<(Kind, Scope)> {
     let own = kinds.iter().map(|kind| (Kind::new(VERSION, kind), Scope::within(namespace(COMPONENT))));
-    [(Kind::new("v1", "Node"), Scope::default())].into_iter().chain(own).collect()
+    let space = (Kind::new("v1", "Namespace"), Scope::named("", namespace(COMPONENT)));
+    [(Kind::new("v1", "Node"), Scope::default()), space].into_iter().chain(own).collect()
+}
+
+/// Where Longhorn has been put into the cluster, it knows of a node at least; as long as it knows of none, it tells of no volume either.
+fn is_told_of(objects: &[Object]) -> Result<(), Unmet> {
+    let Some(space) = objects.iter().find(|object| object.kind().kind == "Namespace") else { return Ok(()) };
+    if of_kind(objects, "Node").next().is_some() {
+        return Ok(());
+    }
+    let evidence = "is there, and Longhorn knows of no node: which volumes there are cannot be told, and a worker may have the last copy of one. If \
+                    Longhorn is only being installed, put the worker back into castle.yaml and run castle up first; if it was removed, remove its namespace, too";
+    Err(Unmet::of(space, evidence))
 }
 
 fn volume_key(volume: &str) -> Key {
@@ -268,6 +295,27 @@ mod tests {
         let nodes = ["a", "b", "c", "d", "gone"].into_iter().flat_map(|name| node(name, ill(name)));
         let objects: Vec<Object> = nodes.chain(replicas).collect();
         departure.lost(&objects).err().map(|unmet| format!("{} {}", unmet.key.name, unmet.evidence))
+    }
+
+    /// Goal: whoever sees nothing of Longhorn does not take that for a castle without volumes. Method: its namespace with and without its nodes; and no trace of it.
+    #[test]
+    fn where_longhorn_tells_of_nothing_nobody_knows_that_there_is_nothing() {
+        let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "longhorn-system"}});
+        let space = || Object::new(space.clone()).unwrap();
+        let [kubernetes, longhorn] = node("a", None);
+        assert!(is_told_of(std::slice::from_ref(&kubernetes)).is_ok(), "there is no Longhorn");
+        let untold = is_told_of(&[kubernetes.clone(), space()]).unwrap_err();
+        assert!(untold.evidence.contains("Longhorn knows of no node"), "{}", untold.evidence);
+        assert!(is_told_of(&[kubernetes, space(), longhorn]).is_ok());
+        let departure = departure(&["a"]);
+        for (expects, kinds) in [
+            (departure.loses_nothing(), &["nodes.longhorn.io", "replicas.longhorn.io"][..]),
+            (departure.is_made_up_for(), &["nodes.longhorn.io", "replicas.longhorn.io", "volumes.longhorn.io"][..]),
+        ] {
+            // What is asked first is told first.
+            let Some(Expect::Visible(all)) = expects.first() else { panic!("{expects:?}") };
+            assert_eq!(all.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), kinds);
+        }
     }
 
     fn lost(leaving: &[&str], replicas: impl IntoIterator<Item = Object>, off: &[&str]) -> Option<String> {

@@ -307,6 +307,28 @@ fn a_node_of_another_castle_is_told_by_a_plan() {
     });
 }
 
+/// Goal: a control plane that is gone is made anew only once the others have told whether etcd has begun, and nobody tells for one of them but itself. Method: a
+/// castle of three whose etcd nobody has seen begin; one is gone, one waits for its first configuration, and a node of another castle is where the third was.
+#[test]
+fn a_node_of_another_castle_does_not_tell_that_etcd_has_not_begun() {
+    in_virtual_time(async |clock| {
+        let castle = castle(clock, 3, Latencies::none());
+        castle.keep_bundle(bundle(clock).await.save().expose()).await;
+        done(&castle.room.up().await);
+        let (room, foreign) = (&castle.room, bundle(clock).await);
+        let made = configuration(&room.castle, &room.nodes, &room.nodes[1], &foreign, &Referred::default()).unwrap();
+        room.datacenter.configure_node(room.nodes[1].vmid.0, made.text().expose()).unwrap();
+        let gone = room.nodes[2].vmid.0;
+        assert!(room.datacenter.remove_guest(gone));
+        clock.sleep(Duration::from_secs(60)).await;
+        let report = castle.up().await;
+        let found = faults(&report);
+        let strangers = found.iter().filter(|fault| fault.guarded && fault.evidence.contains("unknown certificate"));
+        assert!(strangers.count() > 0, "{found:#?}");
+        assert!(!room.datacenter.look().guests.contains_key(&gone), "it was made anew: {found:#?}");
+    });
+}
+
 /// Keeps a member of etcd from ever voting, as soon as there is an etcd.
 struct Slow {
     datacenter: Datacenter,

@@ -217,6 +217,29 @@ fn a_critical_kustomization_that_fails_is_explained_by_what_it_waits_for() {
     });
 }
 
+/// It was ready all the time, with the commit before.
+#[test]
+fn a_critical_kustomization_that_has_applied_an_older_commit_is_waited_for() {
+    day(&with_gitops(&only(&["gitops"]), "critical: {apps: 5m}"), async |keep, _| {
+        two(keep);
+        done(&keep.furnished().await);
+        keep.push(&[
+            ("clusters/blue/base.yaml", &kustomization("base", "wait: true, ")),
+            ("clusters/blue/apps.yaml", &kustomization("apps", "dependsOn: [{name: base}], ")),
+            ("base/word.yaml", &config("base", "newer")),
+            ("apps/word.yaml", &config("apps", "newer")),
+        ]);
+        done(&keep.furnished().await);
+        let applied = |name: &str| {
+            let all = "kustomizations.kustomize.toolkit.fluxcd.io";
+            let object = keep.datacenter().object(BLUE, all, "flux-system", name).unwrap();
+            object["status"]["lastAppliedRevision"].to_string()
+        };
+        assert_eq!(applied("apps"), applied("flux-system"));
+        assert_eq!(fallen(keep), None);
+    });
+}
+
 /// Neither is ever applied, and no time changes that.
 #[test]
 fn critical_kustomizations_that_wait_for_each_other_are_given_up() {

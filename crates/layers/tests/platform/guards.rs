@@ -288,6 +288,50 @@ fn an_old_image_that_is_looked_after_by_high_availability_goes() {
     });
 }
 
+/// Counts how often the configuration of the image is asked for.
+#[derive(Default)]
+struct Looks(AtomicU32);
+
+impl Witness for Looks {
+    fn request(&self, asked: &Asked, handle: &mut dyn FnMut() -> Reply) -> Option<Reply> {
+        if asked.method == "GET" && asked.path.ends_with("/qemu/998/config") {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(handle())
+    }
+}
+
+/// A room with an image that the file wants no more, and that nothing is linked to.
+async fn outdated(clock: &VirtualClock) -> Room {
+    let mut room = Room::plain(&small(), clock);
+    done(&room.up().await);
+    assert!(room.nodes.iter().all(|node| room.datacenter.remove_guest(node.vmid.0)));
+    clock.sleep(Duration::from_secs(60)).await;
+    room.rewrite(&small().replace("version: v1.13.9", "version: v1.13.8"));
+    room
+}
+
+/// Goal: whoever takes an image between castle's looks keeps it. Method: an undisturbed run tells how often castle looks; somebody comes right behind the last
+/// look but one, and right behind all those before.
+#[test]
+fn an_old_image_that_becomes_anothers_before_it_is_discarded_stays() {
+    in_virtual_time(async |clock| {
+        let room = outdated(clock).await;
+        let looks = Arc::new(Looks::default());
+        room.datacenter.watch(looks.clone());
+        done(&room.up().await);
+        assert!(!room.datacenter.look().guests.contains_key(&IMAGE), "{}", room.snapshot());
+        let looks = looks.0.load(Ordering::Relaxed);
+        assert!(looks >= 2, "it was discarded after a single look");
+        for lets_pass in 0..looks - 1 {
+            let room = outdated(clock).await;
+            let person = Person::behind(&room, IMAGE, "GET", "/qemu/998/config", lets_pass);
+            room.up().await;
+            person.has_his_own();
+        }
+    });
+}
+
 /// The host goes on with a download whose castle was killed, and would put the file back once it is removed.
 #[test]
 fn a_download_that_goes_on_without_castle_is_waited_for_before_its_file_is_removed() {

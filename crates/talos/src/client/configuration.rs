@@ -26,7 +26,20 @@ impl Node {
     ///
     /// [`Refusal`] if the node does not say, or says something else.
     pub async fn configuration(&self) -> Result<Option<Configuration>, Refusal> {
-        let Some(resource) = self.resource(kinds::MACHINE_CONFIG, "v1alpha1").await? else { return Ok(None) };
+        self.configuration_called("v1alpha1").await
+    }
+
+    /// The configuration that it starts with the next time: another one than it lives by if somebody has laid one down for then. Nothing where it keeps none.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if the node does not say, or says something else.
+    pub async fn kept_configuration(&self) -> Result<Option<Configuration>, Refusal> {
+        self.configuration_called("persistent").await
+    }
+
+    async fn configuration_called(&self, id: &str) -> Result<Option<Configuration>, Refusal> {
+        let Some(resource) = self.resource(kinds::MACHINE_CONFIG, id).await? else { return Ok(None) };
         let unreadable = || self.unreadable("Get", "its configuration cannot be read");
         unwrapped(resource.yaml.expose()).map(Some).ok_or_else(unreadable)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use castle_engine::{Change, Class, Decision, Fault, Impact, Operation, Restarts, Step, pace};
 use castle_seams::BoxFuture;
-use futures_util::future::join;
+use futures_util::future::join3;
 
 use super::identity::{self, Hardware, MachineUuid};
 use super::{Keys, Release, Whom, Wire};
@@ -15,6 +15,8 @@ use crate::model::config::{Configuration, Difference};
 
 /// What is done to a node that gets its configuration.
 pub const APPLY: &str = "apply";
+/// What is done to a node that gets its configuration for its next start.
+const STAGE: &str = "stage";
 
 /// How long a node that does not answer is left alone at most.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -34,6 +36,8 @@ pub struct Configure {
     machine: Machine,
     compose: Compose,
     restarts: Restarts,
+    /// Whether it is only laid down for the next start.
+    for_next_start: bool,
     /// What is not done to a node that has a configuration already.
     objection: Option<Objection>,
     release: Option<Release>,
@@ -95,7 +99,8 @@ impl Configure {
     #[must_use]
     pub fn new(wire: Arc<Wire>, whom: Whom, machine: Machine, compose: Compose) -> Self {
         let (restarts, contact, hardware) = (Restarts::default(), OnceLock::new(), Hardware::default());
-        Self { wire, whom, machine, compose, restarts, objection: None, release: None, contact, hardware }
+        let (objection, release, for_next_start) = (None, None, false);
+        Self { wire, whom, machine, compose, restarts, for_next_start, objection, release, contact, hardware }
     }
 
     /// The same, for a node that runs this, and none other.
@@ -114,6 +119,13 @@ impl Configure {
     #[must_use]
     pub fn restarting(self, restarts: Restarts) -> Self {
         Self { restarts, ..self }
+    }
+
+    /// The same, which only lays it down, for a node that restarts right after: that takes it up, and is not followed by another one. A node that waits for
+    /// its first configuration, or says nothing to whoever only looks, is left to whoever comes after its start.
+    #[must_use]
+    pub fn for_next_start(self) -> Self {
+        Self { for_next_start: true, ..self }
     }
 
     /// Only the machine with this hardware address is given the configuration.
@@ -196,7 +208,7 @@ impl Configure {
                     release.hold_version(&self.whom, &version.tag)?;
                     release.hold_image(&self.whom, node).await
                 };
-                let (image, live) = join(image, node.configuration()).await;
+                let (image, live, kept) = join3(image, node.configuration(), node.kept_configuration()).await;
                 image?;
                 let live = live?.ok_or_else(|| {
                     Fault::new(Class::RefusedBeforeEffect, &self.whom.name, "runs, and tells of no configuration yet")
@@ -206,7 +218,12 @@ impl Configure {
                 if let Some(fault) = self.objection.as_ref().and_then(|objection| objection(&differences)) {
                     return Err(fault);
                 }
-                let restarts = !differences.is_empty() && contact.running().would_restart(&wanted.text()).await?;
+                // What it would start with the next time is no less its configuration.
+                let later = kept?.map(|kept| wanted.differences(&kept)).unwrap_or_default();
+                if self.for_next_start || differences.is_empty() {
+                    return Ok(Sight::Running { differences: later, restarts: false });
+                }
+                let restarts = contact.running().would_restart(&wanted.text()).await?;
                 Ok(Sight::Running { differences, restarts })
             }
         }
@@ -241,8 +258,10 @@ impl Step for Configure {
         match sight {
             Sight::Running { differences, .. } if differences.is_empty() => Decision::Nothing,
             Sight::Running { .. } if self.restarts == Restarts::InTurn => Decision::Nothing,
+            Sight::Waiting | Sight::Nobody | Sight::Silent(_) if self.for_next_start => Decision::Nothing,
             Sight::Running { differences, restarts } => {
-                let change = Change::new(APPLY, if *restarts { Impact::Reboot } else { Impact::InPlace });
+                let verb = if self.for_next_start { STAGE } else { APPLY };
+                let change = Change::new(verb, if *restarts { Impact::Reboot } else { Impact::InPlace });
                 let change = differences.iter().fold(change, |change, difference| {
                     let (is, wanted) = (difference.is.to_string(), difference.wanted.to_string());
                     change.differing(&difference.path, Some(is), Some(wanted))
@@ -277,7 +296,8 @@ impl Step for Configure {
                     return Err(Fault::guard(&self.whom.name, evidence).next("run the same command again"));
                 }
                 Configuring::Amend { .. } => {
-                    self.contact(keys)?.running().apply_configuration(&text, ApplyMode::Auto).await?;
+                    let mode = if self.for_next_start { ApplyMode::Staged } else { ApplyMode::Auto };
+                    self.contact(keys)?.running().apply_configuration(&text, mode).await?;
                     return Ok(());
                 }
                 Configuring::Compare => {

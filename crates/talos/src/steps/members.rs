@@ -22,6 +22,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub struct Members {
     wire: Arc<Wire>,
     control_planes: ControlPlanes,
+    /// Whether one more, which is none of them, is to be away for a while.
+    spares_one: bool,
 }
 
 /// An etcd in which every control plane votes.
@@ -32,7 +34,27 @@ impl Members {
     /// The gate for these control planes.
     #[must_use]
     pub fn new(wire: Arc<Wire>, control_planes: Vec<Whom>) -> Self {
-        Self { wire, control_planes: ControlPlanes::new(control_planes) }
+        Self { wire, control_planes: ControlPlanes::new(control_planes), spares_one: false }
+    }
+
+    /// The same, where this one is about to be away for a while, if it is one of them: all others vote, and are a quorum without it.
+    #[must_use]
+    pub fn sparing(self, name: &str) -> Self {
+        let all = self.control_planes.all();
+        let others: Vec<Whom> = all.iter().filter(|whom| whom.name != name).cloned().collect();
+        let spares_one = others.len() < all.len();
+        Self { control_planes: ControlPlanes::new(others), spares_one, ..self }
+    }
+
+    /// Why one that is to be away is missed: whoever else has a vote, and is no control plane of the castle, gives none.
+    fn missed(&self, members: &[EtcdMember]) -> Option<Closed> {
+        let (others, voters) = (self.control_planes.all(), members.iter().filter(|member| !member.is_learner).count());
+        let first = others.first().filter(|_| self.spares_one && !is_quorum(others.len(), voters))?;
+        Some(Closed {
+            subject: "etcd".to_owned(),
+            evidence: format!("would lose its quorum: {voters} vote, and {} of them would be left", others.len()),
+            next: format!("talosctl --nodes {} etcd members", first.address),
+        })
     }
 
     async fn ask(&self, keys: &Keys) -> Result<Verdict<Joined>, Fault> {
@@ -46,7 +68,9 @@ impl Members {
         let votes = |whom: &Whom| members.iter().any(|member| !member.is_learner && is_at(member, whom.address));
         let Some(late) = all.iter().find(|whom| !votes(whom)) else {
             // A member that is away has its vote, and does not give it.
-            let Some((away, how)) = missing.into_iter().next() else { return Ok(Verdict::Open(Joined)) };
+            let Some((away, how)) = missing.into_iter().next() else {
+                return Ok(self.missed(&members).map_or(Verdict::Open(Joined), Verdict::Closed));
+            };
             return Ok(Verdict::Closed(Closed {
                 subject: away.name,
                 evidence: format!("is a member of etcd, and away: {how}"),
@@ -94,6 +118,11 @@ impl Gate for Members {
     fn deadline(&self) -> Duration {
         Duration::from_secs(15 * 60)
     }
+}
+
+/// Whether so many of these voters decide without the others. Of two castle knows no better: neither of them can ever be spared.
+fn is_quorum(some: usize, voters: usize) -> bool {
+    some < 2 || some > voters / 2
 }
 
 /// Which of these control planes leads etcd, if one of them says so.
@@ -333,4 +362,17 @@ impl Step for ForgetMember {
     }
 
     fn output(&self, _: &Self::Needs, _: &Left) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever has a vote, and is no control plane of the castle any more, counts in the number that is to be reached, and not in the one that reaches it.
+    #[test]
+    fn one_can_be_spared_if_the_others_are_a_quorum_of_all_that_vote() {
+        assert!(is_quorum(2, 3) && is_quorum(4, 5) && is_quorum(3, 5));
+        assert!(!is_quorum(2, 4) && !is_quorum(2, 5) && !is_quorum(4, 8));
+        assert!(is_quorum(1, 2) && is_quorum(0, 1), "what cannot be had is not asked for");
+    }
 }

@@ -176,6 +176,30 @@ fn a_lease_that_is_taken_away_in_the_middle() {
     });
 }
 
+/// Goal: a life is ended by the one who has taken it down, or by nobody. Method: the lease is taken away when all is gone, and what is left to do is to write
+/// that down.
+#[test]
+fn a_lease_that_is_taken_away_right_before_a_life_ends() {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let records = |life: &Life| {
+            let all = life.disk().contents().into_iter().filter(|(path, _)| path.starts_with(STATE));
+            all.filter(|(path, _)| path.ends_with("castle") || path.to_string_lossy().contains("platform"))
+                .collect::<Vec<_>>()
+        };
+        let before = records(&life);
+        assert!(!before.is_empty());
+        let is_gone = |life: &Life| {
+            let look = life.datacenter.look();
+            let is_at_work = look.tasks.iter().any(|task| task.ended.is_none());
+            look.guests.is_empty() && !is_at_work && !look.volumes.keys().any(|(_, name)| name.contains("import/"))
+        };
+        let told = meanwhile(&life, &["down", "--yes"], is_gone, async |life| take_lease_away(life)).await;
+        hold(&told, Exit::Failed, &["the lease was taken by someone@elsewhere"]);
+        assert_eq!(records(&life), before, "{}", told.printed.text);
+    });
+}
+
 #[test]
 fn a_file_that_changes_between_crash_and_resume() {
     let larger =

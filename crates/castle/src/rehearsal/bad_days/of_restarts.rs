@@ -1,10 +1,10 @@
 //! Files that are edited so that machines have to restart: they do so one after the other, and the castle serves all the time.
 
 use castle_datacenter::Stage;
-use castle_kubernetes::client::Mode;
+use castle_kubernetes::client::{Api, Mode};
 use castle_kubernetes::model::{Kind, Object};
 use castle_rehearsal::{Loss, Moment};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::fixture::{person, written_with};
 use super::super::life::{At, Kill};
@@ -254,6 +254,146 @@ fn the_first_that_does_not_come_back_is_the_last_that_went() {
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
         let all = restarted(&life);
         assert_eq!((all.len(), all[0]), (5, first[0]), "it was restarted already");
+    });
+}
+
+/// A Pod on this node that, once it is to end, stays until somebody lets it go: as long its node is being emptied.
+async fn lingering(life: &Life, node: &str) {
+    let metadata = json!({"name": "lingers", "namespace": "default", "finalizers": ["example.com/lingers"]});
+    let spec = json!({"nodeName": node, "containers": [{"name": "it", "image": "example.com/it:1"}]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+    person(life).await.apply(&Object::new(pod).unwrap(), Mode::Real).await.unwrap();
+}
+
+fn is_emptied(life: &Life) -> bool {
+    life.datacenter
+        .object("blue", "pods", "default", "lingers")
+        .is_some_and(|pod| pod["metadata"]["deletionTimestamp"].is_string())
+}
+
+/// Lets it go, through this way to the API.
+async fn let_go(api: &Api) {
+    let pod = api.get(&Kind::new("v1", "Pod"), "default", "lingers").await.unwrap().unwrap();
+    api.relabel(&pod, Map::from_iter([("finalizers".to_owned(), Value::Null)])).await.unwrap();
+}
+
+/// Goal: nobody restarts while another is away, also where it went away only after the first turn had begun. Method: the first worker is back; the second is
+/// being emptied, and is kept at that; the first goes off and is missed; only then the second is empty.
+#[test]
+fn a_worker_that_is_lost_while_another_is_emptied_keeps_that_from_restarting() {
+    in_worlds(&written(&large()), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        lingering(&life, "blue-worker-2").await;
+        let person = person(&life).await;
+        life.disk().tamper(&life.script.file, more(&large()).into_bytes());
+        let keep_off = async |life: &Life| {
+            life.datacenter.switch(WORKERS, false);
+            let is_ready = |life: &Life| {
+                let node = life.datacenter.object("blue", "nodes", "", "blue-worker-1").unwrap();
+                let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+            };
+            while is_ready(life) {
+                life.clock().sleep(Duration::from_secs(1)).await;
+            }
+            let_go(&person).await;
+        };
+        let up = meanwhile(&life, &["up"], is_emptied, keep_off).await;
+        hold(&up, Exit::Failed, &["platform/rest/blue-worker-2", "Node blue-worker-1: is not ready"]);
+        assert_eq!(restarted(&life), [WORKERS]);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        assert_eq!(restarted(&life).len(), 5);
+    });
+}
+
+/// The same of control planes: one of which the API server is away, and one that votes no more.
+#[test]
+fn a_control_plane_that_is_lost_while_another_is_emptied_keeps_that_from_restarting() {
+    for (is_mute, told) in [(true, "/readyz"), (false, "is a member of etcd, and away")] {
+        in_worlds(&written(&large()), &SEEDS[..1], async |life| {
+            hold(&life.run(&["up"]).await, Exit::Done, &[]);
+            let leader = leader(&life).unwrap();
+            let mut others = (1000..1003).filter(|vmid| *vmid != leader);
+            let (first, second) = (others.next().unwrap(), others.next().unwrap());
+            let name = format!("blue-cp-{}", second - 999);
+            lingering(&life, &name).await;
+            let person = person(&life).await;
+            let edited = large().replace("memory: 4GiB", "memory: 6GiB");
+            life.disk().tamper(&life.script.file, edited.into_bytes());
+            let lose = async |life: &Life| {
+                assert_eq!(restarted(life), [first]);
+                match is_mute {
+                    true => life.datacenter.mute_api_server(first, true),
+                    false => drop(life.datacenter.hush_node(first, true)),
+                }
+                life.clock().sleep(Duration::from_secs(5)).await;
+                let_go(&person).await;
+            };
+            let up = meanwhile(&life, &["up"], is_emptied, lose).await;
+            hold(&up, Exit::Failed, &[&format!("platform/rest/{name}"), &format!("blue-cp-{}", first - 999)]);
+            if is_mute {
+                assert!(up.printed.text.contains(told), "{}", up.printed.text);
+            }
+            assert_eq!(restarted(&life), [first], "{}", up.printed.text);
+            life.datacenter.mute_api_server(first, false);
+            life.datacenter.hush_node(first, false);
+            hold(&life.run(&["up"]).await, Exit::Done, &[]);
+            assert_eq!(restarted(&life).len(), 3);
+        });
+    }
+}
+
+/// Goal: a node that restarts for its machine and for its configuration does so once, and what it did before counts for nothing. Method: one edit asks for both.
+#[test]
+fn memory_and_a_configuration_that_restarts_nodes_are_one_restart() {
+    let patched = large().replace("serviceAccountKey: p256}", "serviceAccountKey: p256, patches: [env.yaml]}");
+    let after = more(&patched);
+    in_worlds(&written(&large()), &SEEDS[..2], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file.with_file_name("env.yaml"), PATCH.as_bytes().to_vec());
+        life.disk().tamper(&life.script.file, after.clone().into_bytes());
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Done, &["platform/stage/blue-cp-1", "platform/restart/blue-cp-1"]);
+        assert!(!plan.printed.text.contains("platform/configure/"), "{}", plan.printed.text);
+        let boots =
+            std::cell::RefCell::new(std::collections::BTreeMap::<String, std::collections::BTreeSet<String>>::new());
+        let watching = pin!(async {
+            loop {
+                for name in life.datacenter.object_names("blue", "nodes") {
+                    let name = name.trim_start_matches('/');
+                    let node = life.datacenter.object("blue", "nodes", "", name).unwrap();
+                    let boot = node["status"]["nodeInfo"]["bootID"].to_string();
+                    boots.borrow_mut().entry(name.to_owned()).or_default().insert(boot);
+                }
+                life.clock().sleep(Duration::from_millis(200)).await;
+            }
+        });
+        let Either::Left(((up, seen), _)) = select(pin!(watched(&life, &["up"])), watching).await;
+        hold(&up, Exit::Done, &[]);
+        assert_eq!((seen.served, seen.away), (Some(2), 1), "{}", up.printed.text);
+        let boots = boots.take();
+        assert!(boots.len() == 5 && boots.values().all(|boots| boots.len() == 2), "each started once more: {boots:?}");
+        assert_eq!(restarted(&life).len(), 5);
+        assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+    });
+}
+
+/// What was laid down for the next start of a node, and is wanted no more, is taken back: it would be taken up with whatever restarts the node.
+#[test]
+fn a_configuration_that_was_only_laid_down_is_taken_back_with_the_file() {
+    let patched = large().replace("serviceAccountKey: p256}", "serviceAccountKey: p256, patches: [env.yaml]}");
+    in_worlds(&written(&large()), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file.with_file_name("env.yaml"), PATCH.as_bytes().to_vec());
+        life.disk().tamper(&life.script.file, more(&patched).into_bytes());
+        let at = At::Change(Box::new(|change| change.contains("ApplyConfiguration")));
+        let told = life.run_killed(&["up"], Kill { at, moment: Moment::After, loss: Loss::None }).await;
+        assert!(told.exit.is_none() && restarted(&life).is_empty(), "{}", told.printed.text);
+        life.disk().tamper(&life.script.file, large().into_bytes());
+        hold(&life.run(&["drift"]).await, Exit::Differs, &["platform/config/blue-worker-1", "machine.env"]);
+        hold(&life.run(&["up"]).await, Exit::Done, &["platform/config/blue-worker-1"]);
+        hold(&life.run(&["drift"]).await, Exit::Done, &[]);
+        assert_eq!(restarted(&life), Vec::<u32>::new());
     });
 }
 

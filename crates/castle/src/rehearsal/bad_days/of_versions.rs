@@ -181,6 +181,35 @@ fn the_same_kubernetes_from_elsewhere_is_taken() {
     });
 }
 
+/// Goal: a castle whose nodes run another Kubernetes than their configurations have is not called as its file says. Method: a kubelet, and an API server, of
+/// another version than their node was given.
+#[test]
+fn another_kubernetes_than_the_configured_one_is_told() {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let of_kubelet = "Node blue-worker-1: runs the kubelet v1.36.2, and its configuration has v1.36.3";
+        let of_server = "the API server: runs v1.36.2, and its configuration has v1.36.3";
+        type Run = fn(&Life, &str) -> bool;
+        let kubelet: Run = |life, version| life.datacenter.run_kubelet(1010, version);
+        let server: Run = |life, version| life.datacenter.run_api_server(1000, version);
+        for (run, told) in [(kubelet, of_kubelet), (server, of_server)] {
+            assert!(run(&life, "v1.36.2"));
+            life.clock().sleep(Duration::from_secs(30)).await;
+            life.tally.changes();
+            hold(&life.run(&["plan"]).await, Exit::Done, &[told]);
+            hold(&life.run(&["drift"]).await, Exit::Differs, &[told]);
+            let status = life.run(&["status"]).await;
+            hold(&status, Exit::Done, &[told]);
+            assert_eq!(status.printed.result["standing"], false, "{}", status.printed.text);
+            hold(&life.run(&["up"]).await, Exit::Failed, &["platform/nodes/versions", told]);
+            assert_eq!(life.tally.changes(), Vec::<String>::new());
+            assert!(run(&life, "v1.36.3"));
+            life.clock().sleep(Duration::from_secs(30)).await;
+            hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+        }
+    });
+}
+
 /// Goal: what an image of somebody's own differs by is told, though it has no schematic. Method: such an image is on a worker, with what the file says and more.
 #[test]
 fn an_image_of_ones_own_is_looked_at() {
