@@ -165,7 +165,8 @@ impl WantedComponent {
 
 impl Castle {
     /// What castle.yaml says of a component, if anything.
-    pub(crate) fn component(&self, name: ComponentName) -> Option<&Sourced<Component>> {
+    #[must_use]
+    pub fn component(&self, name: ComponentName) -> Option<&Sourced<Component>> {
         let components = &self.components.value;
         match name {
             ComponentName::ExternalSecrets => components.external_secrets.as_ref(),
