@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sort"
@@ -35,6 +36,7 @@ import (
 // follow it: what is archived of it, and what each Kustomization of it comes to.
 type tree struct {
 	Files  map[string]string
+	Large  map[string]int // files of a Deployment and so many bytes of padding
 	Links  []string
 	Entry  map[string]any
 	Given  []map[string]any // ConfigMaps and Secrets that are in the cluster already
@@ -55,6 +57,17 @@ type judged struct {
 	Fields         []string            `json:"fields,omitempty"`
 	Error          string              `json:"error,omitempty"`
 }
+
+// deployment is what is in a large file.
+const deployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "nginx:1.29"}]}
+`
 
 // known answers, in the place of a cluster, what variables come from.
 type known struct {
@@ -97,7 +110,15 @@ func (k known) add(object map[string]any) {
 // kustomize-controller does.
 func (t tree) fetched(root string) error {
 	written := filepath.Join(root, "written")
-	for name, text := range t.Files {
+	files := maps.Clone(t.Files)
+	if files == nil {
+		files = map[string]string{}
+	}
+	for name, size := range t.Large {
+		line := strings.Repeat("#", 79) + "\n"
+		files[name] = deployment + strings.Repeat(line, size/len(line)+1)
+	}
+	for name, text := range files {
 		path := filepath.Join(written, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err

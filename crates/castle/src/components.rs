@@ -79,6 +79,11 @@ pub(crate) fn read_lock(disk: &dyn Disk, file: &Path) -> Result<Option<Lock>, St
     Lock::read(&text).map(Some).map_err(|error| error.to_string())
 }
 
+/// Whether a mirror is named for all verbs.
+pub(crate) fn has_mirror(doors: &Doors) -> bool {
+    doors.variables.filled(MIRROR).is_some()
+}
+
 fn open_mirror(doors: &Doors, given: Option<&Path>) -> Result<Option<Mirror>, Trouble> {
     let named = doors.variables.filled(MIRROR).map(PathBuf::from);
     let Some(place) = given.map(Path::to_owned).or(named) else { return Ok(None) };

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use castle_engine::lineage::{self, LineageError};
 use castle_engine::{CastleId, Class, DirectoryStore, Fault, Memory, Seal, SealError, State, StateError, Store};
-use castle_layers::cluster::Referred;
+use castle_layers::cluster::{self, Referred};
 use castle_layers::gitops::credential;
 use castle_layers::secrets::{Saved, Search, Strongroom};
 use castle_layers::vault::{BUNDLE, opened};
@@ -30,6 +30,7 @@ use crate::patches::{self, Refusal};
 use crate::project;
 use crate::rehearsal;
 use crate::secret::{members_there, secret};
+use crate::stand::with_next;
 use crate::vault::Chamber;
 
 use identities::Identities;
@@ -54,6 +55,16 @@ impl Forgotten {
         let (Self::Damaged(why) | Self::Unread(why)) = self;
         why
     }
+}
+
+/// Why what configurations of nodes are made of cannot be had.
+pub(crate) enum Unreferred {
+    /// Talos would refuse it: the files must change.
+    Refused(String),
+    /// A patch cannot be read.
+    Patch(String),
+    /// A credential cannot be read, or is none.
+    Credential(String),
 }
 
 /// The memory of one castle on one platform.
@@ -303,6 +314,17 @@ impl Kept {
 
     /// Everything that the file refers to, and what each should be.
     pub(crate) async fn checks(&self) -> Result<Vec<Check>, String> {
+        self.each_check(|_| true).await.into_iter().try_fold(Vec::new(), |mut all, checks| {
+            all.extend(checks?);
+            Ok(all)
+        })
+    }
+
+    /// The same, each for itself: what is referred to like this.
+    pub(crate) async fn each_check(
+        &self,
+        is_meant: impl Fn(&SecretReference) -> bool,
+    ) -> Vec<Result<Vec<Check>, String>> {
         let mut wanted: Vec<(String, Option<Kind>, &SecretReference)> = Vec::new();
         if let Platform::Proxmox(proxmox) = &self.castle.platform.value {
             wanted.push(("platform.proxmox.token".to_owned(), Some(Kind::ProxmoxToken), &proxmox.token.value));
@@ -316,45 +338,63 @@ impl Kept {
         }
         let mut checks = Vec::new();
         let gitops = self.castle.gitops.as_ref();
-        if let Some((gitops, reference)) = gitops.and_then(|gitops| Some((gitops, gitops.credential.as_ref()?))) {
-            let parts = self.credential(reference, gitops.repository.as_str()).await;
-            for (name, part) in parts.map_err(|why| format!("gitops.credential: {why}"))? {
+        let credential = gitops.and_then(|gitops| Some((gitops, gitops.credential.as_ref()?)));
+        if let Some((gitops, reference)) = credential.filter(|(_, reference)| is_meant(reference)) {
+            let check = |(name, part): (String, Secret)| {
                 let kind = if name == "identity" { Some(Kind::SshKey) } else { kind_of(&part) };
                 let field = if name == "identity" { "gitops.credential.identity" } else { "gitops.credential" };
                 let origin = Origin::new(field, &reference.to_string());
-                checks.extend(kind.filter(|_| is_secret_part(&name)).map(|kind| Check::One(kind, part, origin)));
-            }
+                kind.filter(|_| is_secret_part(&name)).map(|kind| Check::One(kind, part, origin))
+            };
+            let parts = self.credential(reference, gitops.repository.as_str()).await;
+            let parts = parts.map_err(|why| format!("gitops.credential: {why}"));
+            checks.push(parts.map(|parts| parts.into_iter().filter_map(check).collect()));
         }
-        for (field, kind, reference) in wanted {
-            let secret = self.secret(reference).await.map_err(|why| format!("{field}: {why}"))?;
-            let origin = Origin::new(&field, &reference.to_string());
-            checks.extend(kind.or_else(|| kind_of(&secret)).map(|kind| Check::One(kind, secret, origin)));
+        for (field, kind, reference) in wanted.into_iter().filter(|(.., reference)| is_meant(reference)) {
+            let secret = self.secret(reference).await.map_err(|why| format!("{field}: {why}"));
+            let check = |secret: Secret| {
+                let origin = Origin::new(&field, &reference.to_string());
+                kind.or_else(|| kind_of(&secret)).map(|kind| Check::One(kind, secret, origin)).into_iter().collect()
+            };
+            checks.push(secret.map(check));
         }
-        Ok(checks)
+        checks
+    }
+
+    /// The patches for configurations of nodes, by the names that castle.yaml calls them.
+    pub(crate) fn patches(&self) -> Result<BTreeMap<String, Secret>, Unreferred> {
+        let files: BTreeSet<&String> = self.nodes.iter().flat_map(|node| &node.patches).collect();
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        let read = |file: &String| {
+            let bytes = self.doors.disk.read(&folder.join(file), castle_spec::MAX_BYTES);
+            let bytes = Zeroizing::new(bytes.map_err(|error| Unreferred::Patch(error.to_string()))?);
+            let text = std::str::from_utf8(&bytes).map_err(|_| {
+                Unreferred::Refused(format!("the patch {file} is not text\n  next: castle check tells all"))
+            })?;
+            Ok((file.clone(), Secret::from(text.to_owned())))
+        };
+        files.into_iter().map(read).collect()
     }
 
     /// What configurations of nodes are made of besides the file itself: its patches, and the logins of its mirrors.
-    pub(crate) async fn referred(&self) -> Result<Referred, String> {
-        let mut referred = Referred::default();
-        let files = self.nodes.iter().flat_map(|node| node.patches.iter().cloned());
-        let folder = self.file.parent().unwrap_or(Path::new(""));
-        for file in files.collect::<BTreeSet<String>>() {
-            let bytes = self.doors.disk.read(&folder.join(&file), castle_spec::MAX_BYTES);
-            let bytes = Zeroizing::new(bytes.map_err(|error| error.to_string())?);
-            let text = std::str::from_utf8(&bytes).map_err(|_| format!("the patch {file} is not text"))?;
-            referred.patches.insert(file, Secret::from(text.to_owned()));
-        }
+    pub(crate) async fn referred(&self) -> Result<Referred, Unreferred> {
+        let mut referred = Referred { patches: self.patches()?, ..Referred::default() };
         if let Some(refusal) = patches::refused(&self.castle, &self.nodes, &referred.patches).first() {
             let Refusal { file, why, hint } = refusal;
-            return Err(format!("Talos would refuse the patch {file}: {why}\n  next: {hint}; castle check tells all"));
+            return Err(Unreferred::Refused(format!(
+                "Talos would refuse the patch {file}: {why}\n  next: {hint}; castle check tells all"
+            )));
         }
         for (registry, mirror) in self.castle.talos.mirrors.iter() {
             let Some(reference) = &mirror.credential else { continue };
             let credential = self.secret(reference).await;
-            let credential = credential.map_err(|why| format!("talos.mirrors.{}.credential: {why}", registry.value))?;
-            referred.credentials.insert(reference.value.clone(), credential);
+            let unread = |why| Unreferred::Credential(format!("talos.mirrors.{}.credential: {why}", registry.value));
+            referred.credentials.insert(reference.value.clone(), credential.map_err(unread)?);
         }
-        Ok(referred)
+        match cluster::recognised(&self.castle, &referred) {
+            Ok(()) => Ok(referred),
+            Err(error) => Err(Unreferred::Credential(with_next(&error.fault("talos.mirrors")))),
+        }
     }
 
     /// Where the secrets of one life of the castle are kept.

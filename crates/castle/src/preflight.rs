@@ -212,9 +212,15 @@ impl Judged {
             doctor::Finding::wrong(CHECK, format!("{file}:{line}"), evidence).next(fix)
         };
         let mut findings: Vec<doctor::Finding> = self.errors().take(MOST_SHOWN).map(wrong).collect();
-        // What a note says of castle.yaml is of the whole: errors may hide behind it.
-        let unseen = self.verdict.findings.iter().filter(|it| it.code == Code::NotJudged && it.file == "castle.yaml");
-        findings.extend(unseen.map(|note| doctor::Finding::not_asked(CHECK, &note.why).next(&note.fix)));
+        // Errors may hide behind what was not judged.
+        let unseen = self.verdict.findings.iter().filter(|it| it.code == Code::NotJudged);
+        let not_judged = |note: &Finding| {
+            let Finding { file, line, why, fix, .. } = note;
+            // What a note says of castle.yaml is of the whole.
+            let subject = if file == "castle.yaml" { String::new() } else { format!("{file}:{line}") };
+            doctor::Finding { subject, ..doctor::Finding::not_asked(CHECK, why).next(fix) }
+        };
+        findings.extend(unseen.take(MOST_SHOWN).map(not_judged));
         let is_spotless = self.verdict.findings.iter().all(|finding| finding.code.severity() == Severity::Note);
         findings.push(if is_spotless {
             doctor::Finding::well(CHECK, &self.url, self.sums())

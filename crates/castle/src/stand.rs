@@ -300,7 +300,7 @@ impl Stand {
             nodes: Arc::new(nodes.clone()),
             machines: cluster::machines(nodes, survey),
             wire: Arc::new(self.wire(patience)),
-            referred: Arc::new(self.kept.referred().await.map_err(Trouble::Failed)?),
+            referred: Arc::new(self.kept.referred().await?),
             remembered,
             rolling: rolling.clone(),
             uuids: platform::uuids(ground),

@@ -1,8 +1,9 @@
 //! The versions that castle knows, and what their manifests must be.
 
-use castle_spec::ComponentName;
 use castle_spec::values::ComponentVersion;
+use castle_spec::{Castle, ComponentName};
 
+use crate::fit::Fit;
 use crate::known::row;
 use crate::source::{Entry, Source};
 
@@ -29,6 +30,8 @@ pub struct Pin {
     pub sha256: &'static str,
     /// How it came to be.
     pub made: Made,
+    /// The controllers that castles can want of it, and that it has not.
+    pub lacks: &'static [&'static str],
 }
 
 /// All that castle knows; of each component the newest first.
@@ -39,6 +42,7 @@ pub const PINS: [Pin; 5] = [
         file: "external-secrets-v2.9.0.yaml",
         sha256: "138c45c68f1b06ef20b8a61d217f882ea05f12589436f2b393552b433fad6881",
         made: Made::Rendered,
+        lacks: &[],
     },
     Pin {
         component: ComponentName::Metallb,
@@ -46,6 +50,7 @@ pub const PINS: [Pin; 5] = [
         file: "metallb-native-v0.16.1.yaml",
         sha256: "bf25feebb7582ca7df845efd52ffbc2960d6cbf4cfc972f47fded9f788b67f0b",
         made: Made::Upstream,
+        lacks: &[],
     },
     Pin {
         component: ComponentName::Longhorn,
@@ -53,6 +58,7 @@ pub const PINS: [Pin; 5] = [
         file: "longhorn-v1.12.1.yaml",
         sha256: "41648963af867ac1d0c85755fb53cf61cacd57c9bb22e1942e3fb0439eeb04fd",
         made: Made::Upstream,
+        lacks: &[],
     },
     Pin {
         component: ComponentName::Flux,
@@ -60,6 +66,7 @@ pub const PINS: [Pin; 5] = [
         file: "flux-v2.9.0-components.yaml",
         sha256: "a1dc029bb89dc6f55fc1a5370674adefce990b4d58d1913d7ea5a6a45edc39bf",
         made: Made::Rendered,
+        lacks: &["source-watcher", "image-reflector-controller", "image-automation-controller"],
     },
     // The newest with the controllers for image tags that could be had whole.
     Pin {
@@ -68,6 +75,7 @@ pub const PINS: [Pin; 5] = [
         file: "flux-v2.8.8-install.yaml",
         sha256: "8e09de789a7a1266abaff6057ba2df1e27ab533291250e1bea98d12a33ad24d0",
         made: Made::Rendered,
+        lacks: &[],
     },
 ];
 
@@ -82,6 +90,24 @@ pub fn upstream(component: ComponentName, version: &ComponentVersion) -> String 
 pub fn pin(component: ComponentName, version: &ComponentVersion) -> Option<&'static Pin> {
     let version = version.to_string();
     PINS.iter().find(|pin| pin.component == component && pin.version == version)
+}
+
+/// The controllers that a castle wants of Flux and that the manifest it is held to has not: it is one that castle was tested with, by its digest.
+#[must_use]
+pub fn lacking(castle: &Castle, entry: &Entry) -> Vec<&'static str> {
+    let Some(pin) = PINS.iter().find(|pin| pin.sha256 == entry.sha256) else { return Vec::new() };
+    let fit = Fit::of(castle, &[]);
+    let is_wanted = |controller: &str| match controller {
+        "source-watcher" => fit.has_source_watcher,
+        _ => fit.has_image_automation,
+    };
+    pin.lacks.iter().copied().filter(|controller| is_wanted(controller)).collect()
+}
+
+/// The newest version of a component whose pinned manifest lacks nothing.
+#[must_use]
+pub fn whole(component: ComponentName) -> Option<&'static str> {
+    PINS.iter().find(|pin| pin.component == component && pin.lacks.is_empty()).map(|pin| pin.version)
 }
 
 impl Pin {
@@ -108,6 +134,21 @@ mod tests {
         }
         for pin in PINS {
             assert!(pin.component.is_good(&pin.version.parse().unwrap()), "{} {}", pin.component, pin.version);
+        }
+    }
+
+    /// What a pin is said to lack, its manifest lacks; and what it is not said to lack, it has.
+    #[test]
+    fn manifests_lack_what_is_said() {
+        for pin in PINS.iter().filter(|pin| pin.component == ComponentName::Flux) {
+            let Some(text) = castle_testbed::oracle_text(&format!("mirror/{}", pin.file)) else { return };
+            let objects = castle_kubernetes::model::manifest(&text).unwrap();
+            let has = |name: &str| {
+                objects.iter().any(|it| it.value()["kind"] == "Deployment" && it.value()["metadata"]["name"] == name)
+            };
+            for controller in ["source-watcher", "image-reflector-controller", "image-automation-controller"] {
+                assert_ne!(has(controller), pin.lacks.contains(&controller), "{} {controller}", pin.version);
+            }
         }
     }
 

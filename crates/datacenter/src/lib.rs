@@ -59,6 +59,7 @@ pub use proxmox::api::Version;
 pub use proxmox::{Download, checksum};
 pub use snapshot::{GuestView, Snapshot, VolumeView};
 pub use talos::config::misread::Misread;
+pub use talos::config::objections::Objection;
 pub use talos::credentials::CERTIFICATE_HEADER;
 pub use talos::node::Stage;
 pub use talos::views::{ClusterView, KubernetesNodeView, MemberView, NodeView};
@@ -73,4 +74,11 @@ pub use world::tasks::{Ending, TaskRecord};
 #[must_use]
 pub fn misread(minor: u32, patch: &str) -> Vec<Misread> {
     talos::config::misread::misread(minor, patch)
+}
+
+/// All for which a node of this minor version of Talos 1 refuses a whole configuration, as far as that is certain: by the rules that the embedded nodes
+/// judge by, which are held against what real nodes answered. Places are told, never values.
+#[must_use]
+pub fn objections(minor: u32, configuration: &str) -> Vec<Objection> {
+    talos::config::objections::objections(minor, configuration)
 }

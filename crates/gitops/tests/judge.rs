@@ -80,6 +80,88 @@ fn by_image_automation() -> World {
     world
 }
 
+/// Goal: a mistake that was made many times is told once, with all its places. Method: each of them three times.
+#[test]
+fn what_has_one_cause_is_told_once() {
+    let kustomization = |name: &str, spec: &str| {
+        format!(
+            "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {{name: {name}, namespace: flux-system}}\n\
+             spec: {{interval: 10m, retryInterval: 30s, prune: true, path: ./{name}, sourceRef: {{kind: GitRepository, name: flux-system}}{spec}}}\n"
+        )
+    };
+    let release = |name: &str, spec: &str| {
+        format!(
+            "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: {name}, namespace: flux-system}}\nspec: {spec}\n"
+        )
+    };
+    let chart = |chart: &str, more: &str| {
+        let source = "sourceRef: {kind: HelmRepository, name: charts}";
+        format!("{{interval: 1h{more}, chart: {{spec: {{chart: {chart}, version: '1.x', {source}}}}}}}")
+    };
+    let pool = |name: &str| {
+        format!(
+            "apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {{name: {name}, namespace: metallb-system}}\n\
+             spec: {{addresses: [10.0.0.58-10.0.0.70]}}\n"
+        )
+    };
+    let workload = |name: &str| {
+        let claim = "volumes: [{name: v, persistentVolumeClaim: {claimName: site}}]";
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: default}}\nspec:\n  replicas: 2\n  \
+             selector: {{matchLabels: {{app: {name}}}}}\n  template:\n    metadata: {{labels: {{app: {name}}}}}\n    \
+             spec: {{containers: [{{name: a, image: 'nginx:1.29'}}], {claim}}}\n"
+        )
+    };
+    let charts = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nmetadata: {name: charts, namespace: flux-system}\n\
+                  spec: {interval: 1h, url: 'https://charts.example.org'}\n";
+    let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: site, namespace: default}\n\
+                 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n";
+    let three = |of: &dyn Fn(&str) -> String| ["a", "b", "c"].map(of).join("---\n");
+    let keys = "patchesStrategicMerges: []\nresources: []\n";
+    let entry = |more: &str| ("clusters/blue/apps.yaml", kustomization("apps", more));
+    let below = |text: String| ("apps/all.yaml", text);
+    let with = |own: &str, text: String| below(format!("{own}---\n{text}"));
+    for (code, files) in [
+        (Code::FieldUnknown, vec![entry(""), below(three(&|name| release(name, "{chart: {spec: {chart: a}}}")))]),
+        (Code::FieldUnknown, vec![entry(""), below(three(&|name| release(name, "")))]),
+        (
+            Code::Suspended,
+            vec![entry(""), with(charts, three(&|name| release(name, &chart("podinfo", ", suspend: true"))))],
+        ),
+        (Code::AddressTaken, vec![entry(""), below(three(&pool))]),
+        (Code::OwnedComponent, vec![entry(""), with(charts, three(&|name| release(name, &chart("metallb", ""))))]),
+        (
+            Code::SlowChartWaited,
+            vec![entry(", wait: true"), with(charts, three(&|name| release(name, &chart("gitlab", ""))))],
+        ),
+        (
+            Code::SlowChartWaited,
+            vec![
+                entry(", wait: true, timeout: 1m"),
+                with(charts, three(&|name| release(name, &chart("podinfo", ", timeout: 5m")))),
+            ],
+        ),
+        (Code::ReplicasOnOneVolume, vec![entry(""), with(claim, three(&workload))]),
+        (
+            Code::KeyDropped,
+            vec![
+                ("clusters/blue/apps.yaml", three(&|name| kustomization(name, ""))),
+                ("a/kustomization.yaml", keys.to_owned()),
+                ("b/kustomization.yaml", keys.to_owned()),
+                ("c/kustomization.yaml", keys.to_owned()),
+            ],
+        ),
+    ] {
+        let files = files.into_iter().map(|(path, text)| (path.to_owned(), text.into_bytes()));
+        let findings = judge(&Tree::new(files), &world("")).findings;
+        let told: Vec<_> = findings.iter().filter(|finding| finding.code == code).collect();
+        assert!(!told.is_empty(), "{}: {findings:#?}", code.text());
+        for finding in &told {
+            assert_eq!(finding.also.len(), 2, "{}: {told:#?}", code.text());
+        }
+    }
+}
+
 /// What castle makes is its own: the key to the repository, and the one that opens what is sealed.
 #[test]
 fn secrets_of_castle_are_given_and_owned() {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use castle_gitops::{Code, Object, Tree, Verdict, build, judge, substitute};
+use castle_gitops::{Code, MAX_FILE_BYTES, Object, Tree, Verdict, build, judge, substitute};
 use serde_json::{Value, json};
 use support::fixtures::{Fixture, world};
 use support::{folder, sections, text};
@@ -213,9 +213,6 @@ const NOT_ASKED: &[(&str, &str)] = &[
     ("not-judged", "a remote base would be fetched"),
     ("not-judged-behind-a-remote-base", "a remote base would be fetched"),
     ("not-judged-changes-of-a-remote-base", "a remote base would be fetched"),
-    ("not-judged-changes-of-a-large-file", "it has no file of that size"),
-    ("not-judged-large-file", "it has no file of that size"),
-    ("clean-of-large-files-that-flux-ignores", "it has no file of that size"),
 ];
 
 /// Fixtures of which castle says otherwise than the libraries by themselves, and why it is right.
@@ -226,6 +223,8 @@ const OTHERWISE: &[(&str, &str)] = &[
     ("clean-variables-of-one-source-by-several", "controllers fill the sources, and none runs here"),
     ("clean-variables-of-sources-that-others-make", "controllers make the sources, and none runs here"),
     ("field-unknown-missing", "the types do not say what is required; the definitions do"),
+    ("field-unknown-missing-many", "the types do not say what is required; the definitions do"),
+    ("not-judged-behind-another-source", "the other source makes what variables come from, and is not there"),
     ("not-judged-path-that-only-the-cluster-knows", "External Secrets makes the source, and does not run here"),
     ("not-judged-field-of-flux-2-10", "the libraries are those of Flux 2.9"),
     ("not-judged-variables-of-a-chart", "a chart may make the source, and none is installed here"),
@@ -266,7 +265,8 @@ fn whole(name: &str, fixture: &Fixture) -> Value {
         })
         .collect();
     let is_strict = !name.contains("flux-2-8");
-    json!({"Files": files, "Links": fixture.links, "Entry": world.entry.value, "Given": given, "Strict": is_strict})
+    let large: BTreeMap<&str, u64> = fixture.oversized.iter().map(|path| (path.as_str(), MAX_FILE_BYTES)).collect();
+    json!({"Files": files, "Large": large, "Links": fixture.links, "Entry": world.entry.value, "Given": given, "Strict": is_strict})
 }
 
 /// Flux lets Kustomize note where objects come from if a kustomization names no resources. No cluster cares, nor does castle.

@@ -201,8 +201,12 @@ impl Strongroom {
         }
     }
 
-    /// The bundle that the file names.
-    async fn given(&self) -> Option<Result<Bundle, Fault>> {
+    /// The bundle that the file names, if it names one.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be had, or is none.
+    pub async fn given(&self) -> Option<Result<Bundle, Fault>> {
         let found = self.given.as_ref()?().await?;
         Some(self.read(found, "talos.bundle"))
     }

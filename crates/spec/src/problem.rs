@@ -82,6 +82,7 @@ codes! {
     PoolOutsideCidr = "pool-outside-cidr", Warning;
     SubnetOverlap = "subnet-overlap", Error;
     SubnetFamily = "subnet-family", Error;
+    TimeServersMixed = "time-servers-mixed", Error;
     VmidsTooFew = "vmids-too-few", Error;
     VmidOutsideRange = "vmid-outside-range", Error;
     VmidDuplicate = "vmid-duplicate", Error;
@@ -95,6 +96,7 @@ codes! {
     TaintsEverywhere = "taints-everywhere", Error;
     KernelModuleUnknown = "kernel-module-unknown", Error;
     KernelModuleNeedless = "kernel-module-needless", Warning;
+    MirrorCredentials = "mirror-credentials", Error;
     PatchFile = "patch-file", Error;
     PatchRefused = "patch-refused", Error;
     NetworkMissing = "network-missing", Warning;
@@ -102,6 +104,7 @@ codes! {
     ComponentUnused = "component-unused", Warning;
     ComponentOwner = "component-owner", Error;
     ComponentSource = "component-source", Error;
+    ComponentIncomplete = "component-incomplete", Error;
     LockBroken = "lock-broken", Error;
     LockStale = "lock-stale", Warning;
     DriveConflict = "drive-conflict", Error;

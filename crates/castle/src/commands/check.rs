@@ -2,13 +2,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use castle_components::lock::Stale;
+use castle_components::pins::{lacking, whole};
+use castle_components::{Chosen, choose};
 use castle_seams::{Disk, DiskError, DiskErrorKind, FileKind};
 use castle_secrets::Secret;
-use castle_spec::{Castle, Code, Lines, Look, Node, Problem, Reading, Role, Schematic, Severity};
+use castle_spec::{Castle, Code, Component, Lines, Look, Node, Problem, Reading, Role, Schematic, Severity};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::components::read_lock;
+use crate::components::{has_mirror, read_lock};
 use crate::doors::Doors;
 use crate::output::{Exit, Printer, Source, object};
 use crate::patches::{self, Refusal};
@@ -49,6 +51,11 @@ pub(crate) fn run(args: &CheckArgs, doors: &Doors, printer: &mut Printer) -> Exi
         Err(error) => unreadable(disk, &file, &error),
     };
     let mut further = surroundings(doors, &file, &reading);
+    // What is certain is not told as a doubt, too.
+    let place = |problem: &Problem| problem.labels.first().map(|label| label.span);
+    let certain: Vec<_> =
+        further.iter().filter(|problem| problem.code == Code::ComponentIncomplete).map(place).collect();
+    reading.problems.retain(|it| it.code != Code::ComponentUntested || !certain.contains(&place(it)));
     reading.problems.append(&mut further);
     let valid = reading.problems.iter().all(|problem| problem.code.severity() != Severity::Error);
 
@@ -152,7 +159,7 @@ fn surroundings(doors: &Doors, file: &Path, reading: &Reading) -> Vec<Problem> {
     if problems.iter().all(|problem| problem.code != Code::PatchFile) {
         problems.extend(configured(disk, folder, castle, &reading.nodes));
     }
-    problems.extend(pinned(disk, folder, castle));
+    problems.extend(pinned(doors, folder, castle));
 
     let configs = project::configs_folder(file, castle.platform.word());
     if takes(&configs.join("kubeconfig")) {
@@ -213,16 +220,51 @@ fn configured(disk: &dyn Disk, folder: &Path, castle: &Castle, nodes: &[Node]) -
     problems
 }
 
-/// What the lock file says, if there is one: that it can be read, and that it is this castle's.
-fn pinned(disk: &dyn Disk, folder: &Path, castle: &Castle) -> Vec<Problem> {
-    match read_lock(disk, &folder.join(castle_components::lock::FILE)) {
-        Ok(lock) => {
-            let stale = lock.map(|lock| lock.stale(&castle.wanted_components())).unwrap_or_default();
-            let problem = |one: Stale| Problem::new(Code::LockStale, one.to_string()).hint("castle lock");
-            stale.into_iter().map(problem).collect()
+/// What the lock file says, if there is one: that it can be read, and that it is this castle's; and whether what is pinned has all that is wanted.
+fn pinned(doors: &Doors, folder: &Path, castle: &Castle) -> Vec<Problem> {
+    let lock = match read_lock(doors.disk.as_ref(), &folder.join(castle_components::lock::FILE)) {
+        Ok(lock) => lock,
+        Err(why) => {
+            return vec![Problem::new(Code::LockBroken, why).hint("mend it, or remove it and run `castle lock`")];
         }
-        Err(why) => vec![Problem::new(Code::LockBroken, why).hint("mend it, or remove it and run `castle lock`")],
+    };
+    let stale = lock.as_ref().map(|lock| lock.stale(&castle.wanted_components())).unwrap_or_default();
+    if !stale.is_empty() {
+        let problem = |one: Stale| Problem::new(Code::LockStale, one.to_string()).hint("castle lock");
+        return stale.into_iter().map(problem).collect();
     }
+    incomplete(castle, &choose(castle, lock.as_ref(), has_mirror(doors)).unwrap_or_default())
+}
+
+/// Controllers that the file wants, and that the manifest that would be installed has not.
+fn incomplete(castle: &Castle, chosen: &[Chosen]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for Chosen { wanted, entry } in chosen {
+        let lacks = lacking(castle, entry);
+        let watcher = castle.component(wanted.name).and_then(|component| match &component.value {
+            Component::On(settings) => Some(settings.source_watcher.origin),
+            Component::Off => None,
+        });
+        let images = castle.gitops.as_ref().map(|gitops| gitops.image_automation.origin);
+        for (what, is_it, origin) in [("source-watcher", true, watcher), ("controllers for image tags", false, images)]
+        {
+            let Some(origin) = origin.filter(|_| lacks.iter().any(|one| (*one == "source-watcher") == is_it)) else {
+                continue;
+            };
+            let (name, version) = (wanted.name, &wanted.version);
+            let whole = whole(name).map_or_else(String::new, |version| {
+                format!("write `version: {version}` under components.{}; or ", name.key())
+            });
+            problems.push(
+                Problem::new(Code::ComponentIncomplete, format!("the manifest of {name} {version} has no {what}"))
+                    .at(origin, format!("{} is what would be installed", entry.source))
+                    .hint(format!(
+                        "{whole}pin another manifest: `source`, or `castle lock` without a mirror takes upstream's own, if that has them"
+                    )),
+            );
+        }
+    }
+    problems
 }
 
 /// What a valid castle comes to.

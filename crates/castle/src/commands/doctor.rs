@@ -1,5 +1,6 @@
 //! `castle doctor`: what is in the way of a castle, asked of the world without changing it.
 
+mod referred;
 mod remembered;
 
 use std::collections::BTreeMap;
@@ -76,8 +77,12 @@ pub(crate) async fn doctor(args: &DoctorArgs, doors: &Doors, printer: &mut Print
             if why.starts_with(hypervisor::ABSENT) {
                 // The vault may be in it, and manifests are made for who is in that.
                 findings.extend(["vault", "manifests"].map(|check| Finding::not_asked(check, hypervisor::ABSENT)));
+                let found = referred::referred(&kept, &findings, Err(hypervisor::ABSENT)).await;
+                findings.extend(found);
             } else {
-                findings.extend(vault(&kept).await);
+                let vault = vault(&kept).await;
+                let found = referred::referred(&kept, &findings, opened(vault.as_ref())).await;
+                findings.extend(vault.into_iter().chain(found));
                 findings.extend(remembered::manifests(&kept).await);
             }
             findings.extend(preflight::look(&kept).await.findings());
@@ -123,7 +128,9 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
     findings.extend(doubt);
     findings.extend(remembered::state(kept).await);
     findings.extend(remembered::standing(&stand, &identity).await);
-    findings.extend(vault(kept).await);
+    let vault = vault(kept).await;
+    let found = referred::referred(kept, &findings, opened(vault.as_ref())).await;
+    findings.extend(vault.into_iter().chain(found));
     findings.extend(preflight::look(kept).await.findings());
     findings.extend(plain_secrets(kept).await);
     tell(kept, &findings, path, printer)
@@ -180,6 +187,14 @@ async fn vault(kept: &Kept) -> Option<Finding> {
             Finding::wrong("vault", fault.subject, fault.evidence).next(fault.next)
         }
     })
+}
+
+/// Whether what is in the vault can be asked for, by what was found of it.
+fn opened(vault: Option<&Finding>) -> Result<(), &'static str> {
+    match vault {
+        Some(found) if found.verdict == Verdict::Wrong => Err("the vault does not let castle in"),
+        _ => Ok(()),
+    }
 }
 
 /// A castle that nobody has raised: no mark bears its lineage.

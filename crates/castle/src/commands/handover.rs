@@ -274,7 +274,7 @@ impl Move<'_> {
             (true, true) => ("moved", format!("{name} is {}'s.", self.to.word())),
             (true, false) => ("unchanged", format!("{name} is {}'s already.", self.to.word())),
         };
-        let disturbed = before.disturbed(after);
+        let disturbed: Vec<String> = before.disturbed(after).iter().map(|one| masking::text(one)).collect();
         let objects = before.objects.iter().map(|(key, seen)| {
             let now = after.objects.get(key).map(|now| &now.managers);
             json!({"object": key.to_string(), "group": key.group, "managers_before": seen.managers, "managers": now})
@@ -288,9 +288,9 @@ impl Move<'_> {
             json!({"owner": one.owner.to_string(), "objects": objects, "behind": one.behind})
         });
         let mut told = self.told(result);
-        told["objects"] = objects.collect();
-        told["pods"] = pods.collect();
-        told["remove"] = remove.collect();
+        told["objects"] = masking::value(objects.collect());
+        told["pods"] = masking::value(pods.collect());
+        told["remove"] = masking::value(remove.collect());
         told["disturbed"] = disturbed.clone().into();
         printer.say(&closing);
         printer.say(&match disturbed.is_empty() {
@@ -308,16 +308,17 @@ impl Move<'_> {
         let HandoverArgs { component, path, .. } = self.args;
         let mut lines = Vec::new();
         for Waiting { owner, objects, behind } in waiting {
+            let owner = masking::text(&owner.to_string());
             if objects.is_empty() {
                 lines.push(format!("\n{owner} has applied nothing yet, and may declare it."));
             } else {
                 lines.push(format!("\nRemove from the Git repository, of {owner}, these and nothing else:"));
             }
-            lines.extend(objects.iter().take(NAMED).map(|key| format!("  {key}")));
+            lines.extend(objects.iter().take(NAMED).map(|key| format!("  {}", masking::text(&key.to_string()))));
             if objects.len() > NAMED {
                 lines.push(format!("  and {} more, see --json", objects.len() - NAMED));
             }
-            lines.extend(behind.iter().map(|why| format!("Note: {why}")));
+            lines.extend(behind.iter().map(|why| format!("Note: {}", masking::text(why))));
         }
         lines.push(format!("\nWhen that is applied: castle handover {component} --to castle {}", path.display()));
         lines.join("\n")

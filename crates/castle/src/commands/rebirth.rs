@@ -239,7 +239,7 @@ async fn can_rise(stand: &Stand, identity: &Identity, keeps: bool) -> Result<(),
     kept.seal().map_err(Trouble::Failed)?;
     stand.knock().await?;
     kept.checks().await.map_err(Trouble::Failed)?;
-    kept.referred().await.map_err(Trouble::Failed)?;
+    kept.referred().await?;
     let preflight = preflight(kept, stand.furnishing().await?.manifests()).await;
     if preflight.is_in_the_way() {
         return Err(Trouble::Refused(preflight.told()));

@@ -17,6 +17,7 @@ use crate::doors::Doors;
 use crate::furnish::Unwanted;
 use crate::masking;
 use crate::output::{Exit, Printer, table};
+use crate::patches;
 use crate::stand::{LOOKING, Stand, Trouble};
 use crate::standing::obstacle;
 
@@ -155,6 +156,10 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
         },
     };
     printer.say(&closing);
+    let unwatched = patches::unwatched_nodes(&stand.kept).filter(|_| is_there);
+    if let Some(note) = unwatched {
+        printer.say(&format!("{note}."));
+    }
     let mut told = json!({
         "verb": "status", "castle": stand.kept.castle.castle.as_str(), "result": "shown", "standing": standing,
         "generation": life, "nodes": objects,
@@ -175,6 +180,9 @@ pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Print
     }
     if let Some(why) = &unseen {
         told["unseen"] = json!(why);
+    }
+    if let Some(note) = unwatched {
+        told["notes"] = json!([note]);
     }
     if let Some(obstacle) = &obstacle {
         told["problems"] = json!([obstacle.object()]);

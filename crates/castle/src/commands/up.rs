@@ -19,6 +19,7 @@ use crate::drive::{conclude, problems};
 use crate::furnish::Unwanted;
 use crate::leaving::agree;
 use crate::output::{Exit, Printer};
+use crate::patches;
 use crate::planned::Planned;
 use crate::preflight::preflight;
 use crate::recorded::Recorded;
@@ -177,6 +178,10 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         if !unwanted.is_empty() {
             more.insert("unwanted".to_owned(), unwanted.iter().map(Unwanted::object).collect());
         }
+        let unwatched = patches::unwatched_nodes(kept);
+        if let (Some(note), true) = (unwatched, driven.report.is_done()) {
+            more.insert("notes".to_owned(), json!([note]));
+        }
         let exit = conclude("up", "raised", kept.castle.castle.as_str(), &driven, more, printer);
         if exit == Exit::Done && driven.report.is_done() {
             let path = args.path.display();
@@ -184,6 +189,9 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
                 "\n{} stands. What it is made of: castle status {path}\nFor kubectl and talosctl: castle kubeconfig {path}, castle talosconfig {path}",
                 kept.name(),
             ));
+            if let Some(note) = unwatched {
+                printer.say(&format!("\n{note}."));
+            }
         }
         for one in &unwanted {
             printer.say(&format!("\n{}", one.with_next()));

@@ -65,6 +65,22 @@ fn a_file_that_up_refuses_is_told_as_such() {
     assert!(rehearsed.kills.is_empty() && rehearsed.effects == 0);
 }
 
+/// Goal: the same of a patch that no node would take. Method: one with a misspelt key, and one that a node refuses only once it is merged.
+#[test]
+fn a_patch_that_up_refuses_is_told_as_such() {
+    for (patch, word) in [
+        ("machine: {network: {hostnam: x}}\n", "machine.network.hostnam"),
+        ("machine: {network: {hostname: x}}\n", "machine.network.hostname"),
+    ] {
+        let text = blue(1, "none").replace("talos: {", "talos: {patches: [bad.yaml], ");
+        let rehearsed = rehearse(&written_with(&text, "bad.yaml", patch), &[1]).unwrap().remove(0);
+        assert_eq!(rehearsed.broken, [], "{}", rehearsed.story);
+        let (exit, why) = rehearsed.refused.expect(&rehearsed.story);
+        assert!(exit == Exit::Invalid && why.contains(word), "{why}");
+        assert!(rehearsed.kills.is_empty() && rehearsed.effects == 0);
+    }
+}
+
 /// Goal: a picture holds what controllers do by themselves. Method: somebody makes a namespace, for which controllers make more.
 #[test]
 fn what_controllers_do_by_themselves_is_waited_for() {

@@ -1,6 +1,6 @@
 //! Why a verb does not come to its end, and how that is told.
 
-use crate::keeping::Denied;
+use crate::keeping::{Denied, Unreferred};
 use crate::output::{Exit, Printer};
 
 /// Why a verb does not come to its end.
@@ -45,6 +45,15 @@ impl From<Denied> for Trouble {
         match denied {
             Denied::Busy(why) => Self::Refused(why),
             Denied::Failed(why) => Self::Failed(why),
+        }
+    }
+}
+
+impl From<Unreferred> for Trouble {
+    fn from(unreferred: Unreferred) -> Self {
+        match unreferred {
+            Unreferred::Refused(why) => Self::Invalid(why),
+            Unreferred::Patch(why) | Unreferred::Credential(why) => Self::Failed(why),
         }
     }
 }

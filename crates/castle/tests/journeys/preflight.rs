@@ -175,6 +175,15 @@ fn it_is_judged_wherever_it_is_looked_at() {
     );
     assert_eq!(of_the_tree(&site.castle(&["plan", "--json"]).result()), []);
 
+    // What is not judged may hide anything: it is not called fine.
+    let remote = "resources: [a.yaml, 'https://github.com/example/base//deploy?ref=v1']\n";
+    site.push(&[("clusters/blue/a.yaml", MAP), ("clusters/blue/kustomization.yaml", remote)]);
+    let doctor = site.castle(&["doctor"]);
+    assert_eq!(doctor.code, Some(0), "{}", doctor.transcript());
+    assert!(doctor.stdout.contains("?      git-tree       "), "{}", doctor.stdout);
+    assert!(doctor.stdout.contains(", as far as castle looked ("), "{}", doctor.stdout);
+    assert!(doctor.stdout.contains("Not known: ") && doctor.stdout.contains("git-tree"), "{}", doctor.stdout);
+
     site.push(&[("clusters/blue/a.yaml", &MAP.replace("a: b", "a: \"${b}\"")), ("clusters/blue/b.yaml", NAMESPACE)]);
     insta::assert_snapshot!(site.told());
     let plan = site.castle(&["plan", "--json"]).result();

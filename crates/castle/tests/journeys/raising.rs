@@ -419,6 +419,42 @@ fn a_real_proxmox_is_reached_the_same_way() {
     assert_eq!(room.castle(&["down", "real", "--yes"]).code, Some(0));
 }
 
+/// Goal: without a token the way to Proxmox is tried all the same, and no more is claimed. Method: a real TLS port, and a variable that is not set; then nobody
+/// who listens.
+#[test]
+fn the_doctor_tries_the_way_without_a_token() {
+    let room = Room::new(100);
+    let proxmox = |endpoint: &str| {
+        let platform = format!(
+            "platform: {{proxmox: {{endpoint: 'https://{endpoint}', token: 'env:NOBODY_SET_THIS', nodes: [pve], vmids: 1000-1020}}}}\n"
+        );
+        room.write("castle.yaml", &BLUE.replace("platform: embedded\n", &platform));
+        room.castle(&["doctor"])
+    };
+    let doctor = proxmox(&room.address);
+    assert_eq!(doctor.code, Some(1), "{}", doctor.transcript());
+    let answers = format!(
+        "something answers, with the certificate {}; whether it is Proxmox is not known without a token",
+        room.fingerprint
+    );
+    let reached = doctor.stdout.lines().find(|line| line.contains("  reachable ")).unwrap_or_default();
+    assert!(reached.starts_with("warn   reachable") && reached.contains(&answers), "{}", doctor.transcript());
+    let wrong: Vec<&str> = doctor.stdout.lines().filter(|line| line.starts_with("WRONG")).collect();
+    assert!(
+        matches!(wrong.as_slice(), [only] if only.contains("token") && only.contains("NOBODY_SET_THIS")),
+        "{wrong:?}"
+    );
+    assert!(doctor.stderr.contains("1 thing is in the way of blue"), "{}", doctor.transcript());
+    let nobody = proxmox("127.0.0.1:9");
+    assert!(nobody.stdout.contains("WRONG  reachable"), "{}", nobody.transcript());
+    // What is not known is told also where nothing is in the way.
+    let ssh = format!("{BLUE}gitops: {{repository: 'ssh://git@git.lan/team/blue.git'}}\n");
+    room.write("castle.yaml", &ssh);
+    let doctor = room.castle(&["doctor"]);
+    assert_eq!(doctor.code, Some(0), "{}", doctor.transcript());
+    assert!(doctor.stdout.ends_with("\nNot known: git-tree.\n"), "{}", doctor.transcript());
+}
+
 #[test]
 fn the_doctor_finds_what_is_in_the_way() {
     let room = Room::new(400);

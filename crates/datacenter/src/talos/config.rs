@@ -15,6 +15,7 @@ pub(crate) mod keys;
 mod kubernetes;
 pub(crate) mod misread;
 mod names;
+pub(crate) mod objections;
 mod rules;
 mod selectors;
 pub(crate) mod shapes;

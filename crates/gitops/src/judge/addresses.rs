@@ -43,7 +43,7 @@ fn taken_already(pool: &Object, index: usize, taken: &Taken) -> Finding {
     } else {
         (format!("holds {whose} ({which}): a service that gets this address takes it away"), "take other addresses")
     };
-    Finding::of(Code::AddressTaken, pool, &format!("/spec/addresses/{index}"), why, fix)
+    Finding::of(Code::AddressTaken, pool, &format!("/spec/addresses/{index}"), why, fix).because(whose)
 }
 
 /// The first and the last address of `FIRST-LAST` or `NETWORK/LENGTH`; nothing if it is neither.

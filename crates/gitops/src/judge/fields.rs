@@ -84,11 +84,15 @@ fn told(case: &Case<'_>, object: &Object, pointer: &str, wrong: &Wrong<'_>) -> F
             (format!("{kind} has no field {place}"), fix, format!("{kind} {key}"))
         }
         Wrong::Missing(name) => {
-            (format!("{place}.{name} is missing, which every {kind} must have"), format!("add {name}"), String::new())
+            let why = format!("{place}.{name} is missing, which every {kind} must have");
+            // Whichever item of a list it is.
+            let whole: Vec<&str> = place.split('.').filter(|part| part.parse::<usize>().is_err()).collect();
+            (why, format!("add {name}"), format!("{kind} without {}.{name}", whole.join(".")))
         }
         Wrong::Empty => {
             let why = format!("spec is missing, which every {kind} must have: nothing comes of it");
-            return Finding::of(Code::FieldUnknown, object, pointer, why, "add spec");
+            return Finding::of(Code::FieldUnknown, object, pointer, why, "add spec")
+                .because(format!("{kind} without spec"));
         }
     };
     if case.world.flux_is_known() {

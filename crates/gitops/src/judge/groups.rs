@@ -122,7 +122,7 @@ fn dropped(case: &Case<'_>, group: &Group, found: &mut Vec<Finding>) {
     let own = &group.kustomization;
     for Note { file, line, what, .. } in &group.dropped {
         let why = format!("`{what}` is no key of a kustomization file, and Flux drops it");
-        let finding = Finding::of(Code::KeyDropped, own, "", why, "correct the key, or remove it");
+        let finding = Finding::of(Code::KeyDropped, own, "", why, "correct the key, or remove it").because(what);
         found.push(Finding { file: file.clone(), line: *line, ..finding });
     }
     let Some(folder) = folder(own).filter(|_| !group.is_foreign) else { return };
@@ -221,4 +221,5 @@ fn suspended(object: &Object) -> Finding {
         "is suspended: nothing of it is applied, and whatever waits for it waits for ever",
         format!("remove spec.suspend, or: flux resume {kind} {} -n {}", object.name(), object.reference().namespace),
     )
+    .because(kind)
 }

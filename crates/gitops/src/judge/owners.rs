@@ -24,15 +24,11 @@ pub(super) fn judge(case: &mut Case<'_>) {
             _ => None,
         };
         if let Some((chart, component)) = chart.as_ref().and_then(|chart| case.world.charts.get_key_value(chart)) {
-            found.push(Finding::of(
-                Code::OwnedComponent,
-                object,
-                "/spec",
-                format!(
-                    "installs the chart {chart}, and castle installs {component}: Helm would take over castle's objects"
-                ),
-                way_out(component),
-            ));
+            let why = format!(
+                "installs the chart {chart}, and castle installs {component}: Helm would take over castle's objects"
+            );
+            let finding = Finding::of(Code::OwnedComponent, object, "/spec", why, way_out(component));
+            found.push(finding.because(component));
         }
     }
     found.extend(case.world.expected.iter().filter_map(|component| missing(case, component)));

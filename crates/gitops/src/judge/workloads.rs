@@ -57,7 +57,8 @@ fn slow(case: &Case<'_>, group: &Group, release: &Object) -> Option<Finding> {
                 group.name()
             ),
             "move it to a Kustomization of its own without wait: true, that nothing critical depends on",
-        ));
+        )
+        .because(format!("{chart} in {}", group.name())));
     }
     let of_release = duration(release.text("/spec/timeout")).unwrap_or(RELEASE_TIMEOUT);
     let interval = duration(own.text("/spec/interval")).unwrap_or(Duration::MAX);
@@ -75,6 +76,7 @@ fn slow(case: &Case<'_>, group: &Group, release: &Object) -> Option<Finding> {
             ),
             format!("set spec.timeout of {} above that of the release", group.name()),
         )
+        .because(group.name())
     })
 }
 
@@ -133,6 +135,7 @@ fn shared_volume(case: &Case<'_>, workload: &Object) -> Option<Finding> {
             &format!("/spec/template/spec/volumes/{index}"),
             format!("several Pods mount the claim {name}, which is {}: those on other nodes stay in ContainerCreating (Multi-Attach)", modes.join(", ")),
             "if every Pod can fetch the content itself, mount an emptyDir and let a side-car fill it (git-sync); else ReadWriteMany, or a StatefulSet with a claim for each",
-        ))
+        )
+        .because(format!("{}/{name}", workload.reference().namespace)))
     })
 }

@@ -121,8 +121,12 @@ pub fn configuration(
     bundle: &Bundle,
     referred: &Referred,
 ) -> Result<Configuration, ConfigurationError> {
-    let composed = composed(castle, nodes, node, bundle, referred)?;
-    Ok(if node.role == Role::Worker { traits::of_worker(&composed) } else { composed })
+    Ok(sent(node, composed(castle, nodes, node, bundle, referred)?))
+}
+
+/// What a node gets of a configuration.
+fn sent(node: &Node, composed: Configuration) -> Configuration {
+    if node.role == Role::Worker { traits::of_worker(&composed) } else { composed }
 }
 
 /// What a node is to be in Kubernetes.
@@ -188,7 +192,16 @@ pub fn supposed(
         os: authority(),
         service_account_key: NONE,
     };
-    assembled(castle, nodes, node, secrets, Vec::new(), patches)
+    assembled(castle, nodes, node, secrets, Vec::new(), patches).map(|composed| sent(node, composed))
+}
+
+/// Holds that nodes can be known at the mirrors by what was read for them.
+///
+/// # Errors
+///
+/// What is wrong with a credential.
+pub fn recognised(castle: &Castle, referred: &Referred) -> Result<(), ConfigurationError> {
+    logins(castle, referred).map(|_| ())
 }
 
 /// Whether Pods would get a network of a configuration: flannel's, or one from manifests that come with it.

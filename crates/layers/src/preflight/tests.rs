@@ -4,10 +4,11 @@ use castle_gitops::{Code, Tree, judge};
 use super::*;
 
 fn castle(more: &str) -> Castle {
+    let storage = if more.contains("storage:") { "" } else { "storage: none\n" };
     let text = format!(
         "castle: blue\nplatform: embedded\ntalos: {{version: v1.13.9}}\nkubernetes: {{version: v1.36.3}}\n\
          network: {{cidr: 10.0.0.0/24, gateway: 10.0.0.1, nameservers: [10.0.0.1], loadBalancers: 10.0.0.50-10.0.0.60}}\n\
-         nodes: {{controlPlanes: {{count: 1, firstAddress: 10.0.0.11}}}}\nstorage: none\nsecrets: embedded\n{more}"
+         nodes: {{controlPlanes: {{count: 1, firstAddress: 10.0.0.11}}}}\n{storage}secrets: embedded\n{more}"
     );
     let reading = castle_spec::read(text.as_bytes());
     reading.castle.unwrap_or_else(|| panic!("{:?}", reading.problems))
@@ -67,17 +68,20 @@ fn components_are_whose_the_file_says() {
 #[test]
 fn what_castle_hands_over_passes() {
     use castle_components::patches::adapt;
-    let fit = Fit::of(&castle(GITOPS), &[]);
+    let gitops = format!("{GITOPS}storage: {{longhorn: {{replicas: 1}}}}\n");
+    let fit = Fit::of(&castle(&gitops), &[]);
     for (name, key, file) in [
         (ComponentName::Metallb, "metallb", "metallb-native-v0.16.1.yaml"),
         (ComponentName::ExternalSecrets, "externalSecrets", "external-secrets-v2.9.0.yaml"),
+        (ComponentName::Longhorn, "longhorn", "longhorn-v1.12.1.yaml"),
     ] {
         let mirrored = castle_testbed::oracle_text(&format!("mirror/{file}"));
         let upstream = mirrored.map(|text| castle_kubernetes::model::manifest(&text).unwrap());
         for objects in [Some(castle_components::standin::objects(name)), upstream].into_iter().flatten() {
             let objects = adapt(name, &objects, &fit).unwrap();
             let text: String = objects.iter().map(|object| format!("---\n{}\n", object.value())).collect();
-            let left = format!("{GITOPS}components: {{{key}: {{owner: flux}}}}\n");
+            let left = format!("{gitops}components: {{{key}: {{owner: flux}}}}\n");
+            assert!(castle(&left).wanted_components().iter().any(|it| it.name == name), "{name}");
             assert_eq!(codes(&left, &BTreeMap::new(), &text), [], "{name}");
         }
     }

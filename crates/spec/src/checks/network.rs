@@ -19,6 +19,21 @@ pub(super) fn check(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
     load_balancers(network, problems);
     node_addresses(network, nodes, problems);
     subnets(castle, problems);
+    clocks(network, problems);
+}
+
+/// Talos asks servers or devices, and refuses to be told both.
+fn clocks(network: &Network, problems: &mut Problems) {
+    let is_device = |server: &str| server.starts_with("/dev/");
+    let device = network.time_servers.iter().find(|server| is_device(server.as_str()));
+    let server = network.time_servers.iter().find(|server| !is_device(server.as_str()));
+    let (Some(device), Some(server)) = (device, server) else { return };
+    problems.report(
+        Problem::new(Code::TimeServersMixed, "time would come from servers and from a clock of the host")
+            .at(server.origin, "a server")
+            .at(device.origin, "a device")
+            .hint("name servers, or devices, not both: Talos takes its time from one kind"),
+    );
 }
 
 fn same_family(cidr: &IpNet, address: IpAddr) -> bool {

@@ -1,4 +1,6 @@
-//! Which Talos runs which Kubernetes, and which kernel modules there are.
+//! Which Talos runs which Kubernetes, which kernel modules there are, and who nodes are at mirrors.
+
+use std::collections::BTreeMap;
 
 use crate::model::Castle;
 use crate::problem::{Code, Problem, Problems};
@@ -53,6 +55,38 @@ pub(super) fn check(castle: &Castle, problems: &mut Problems) {
                 .at(module.origin, "nothing to load")
                 .hint("remove it"),
             );
+        }
+    }
+    mirrors(castle, problems);
+}
+
+/// Talos knows nodes by the host of an endpoint: there can be one credential for each.
+fn mirrors(castle: &Castle, problems: &mut Problems) {
+    let mut known = BTreeMap::new();
+    for (registry, mirror) in castle.talos.mirrors.iter() {
+        let Some(credential) = mirror.credential.as_ref().filter(|credential| !credential.is_broken()) else {
+            continue;
+        };
+        for endpoint in mirror.endpoints.iter() {
+            let text = endpoint.to_string();
+            let rest = text.split_once("://").map_or(text.as_str(), |(_, rest)| rest);
+            let host = rest.split('/').next().unwrap_or_default().to_owned();
+            let (first, before) = known.entry(host.clone()).or_insert((registry, credential));
+            if before.value != credential.value {
+                problems.report(
+                    Problem::new(
+                        Code::MirrorCredentials,
+                        format!(
+                            "the mirrors of {} and {} have different credentials for {host}",
+                            first.value, registry.value
+                        ),
+                    )
+                    .at(credential.origin, "another credential")
+                    .at(before.origin, "for the same host")
+                    .hint("give both the same: Talos keeps one login for a host"),
+                );
+                return;
+            }
         }
     }
 }

@@ -210,7 +210,8 @@ impl WantedComponent {
 
 impl Castle {
     /// What castle.yaml says of a component, if anything.
-    pub(crate) fn component(&self, name: ComponentName) -> Option<&Sourced<Component>> {
+    #[must_use]
+    pub fn component(&self, name: ComponentName) -> Option<&Sourced<Component>> {
         (name.row().settings)(&self.components.value)
     }
 

@@ -13,7 +13,7 @@ use crate::standing::vanished;
 const UNHELD: &str = "what the state knows of them was not held against the hypervisor";
 
 /// A sentence of another verb as a finding.
-fn wrong(check: &'static str, subject: impl Into<String>, why: &str) -> Finding {
+pub(super) fn wrong(check: &'static str, subject: impl Into<String>, why: &str) -> Finding {
     let (evidence, next) = why.split_once("\n  next: ").unwrap_or((why, ""));
     Finding::wrong(check, subject, evidence).next(next)
 }

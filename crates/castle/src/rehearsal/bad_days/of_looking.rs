@@ -9,7 +9,7 @@ use castle_kubernetes::model::Object;
 use castle_secrets::Secret;
 use serde_json::{Value, json};
 
-use super::super::fixture::{HOME, SMALL as TWO_HOSTS, person};
+use super::super::fixture::{HOME, SMALL as TWO_HOSTS, blue, person};
 use super::super::script::STATE;
 use super::of_castle::{beside, full};
 use super::of_etcd::{three, vmid};
@@ -111,7 +111,20 @@ fn the_doctor_names_what_it_cannot_open_and_what_it_does_not_know() {
         hold(&damaged, Exit::Failed, &["WRONG", "/state/platform/", "castle adopt"]);
         assert!(!damaged.printed.text.contains("can be opened, and read"), "{}", damaged.printed.text);
     });
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        // What it would be raised from cannot be read.
+        let lock = Path::new(HOME).join("castle.lock");
+        life.disk().tamper(&lock, b"not a lock".to_vec());
+        let doctor = life.run(&["doctor"]).await;
+        hold(&doctor, Exit::Failed, &["WRONG", "manifests", "castle.lock"]);
+        assert_eq!(verdict(&doctor, "manifests"), "wrong");
+        // Nor where castle does not get as far as to stand anywhere.
+        life.disk().lose(&lock);
+        assert!(!life.run(&["doctor"]).await.printed.text.contains("manifests"));
+    });
     in_worlds(&written(TWO_HOSTS), &SEEDS[..1], async |life| {
+        life.disk().tamper(&Path::new(HOME).join("castle.lock"), b"not a lock".to_vec());
         life.disk().lose(&Path::new(HOME).join("secrets.enc.yaml"));
         let told = life.run(&["doctor"]).await;
         hold(&told, Exit::Failed, &["WRONG", "token", "secrets.enc.yaml"]);
@@ -120,6 +133,96 @@ fn the_doctor_names_what_it_cannot_open_and_what_it_does_not_know() {
         assert_ne!(reachable["verdict"], "unknown", "the way there is tried without a token: {reachable:#}");
         let unknown = told.printed.result["unknown"].as_array().unwrap();
         assert!(unknown.iter().any(|check| check == "machines"), "{unknown:?}");
+        assert_eq!(verdict(&told, "manifests"), "wrong", "{}", told.printed.text);
+    });
+}
+
+/// What the doctor finds of a check, at its worst.
+fn verdict(doctor: &Told, check: &str) -> String {
+    let findings = doctor.printed.result["findings"].as_array().unwrap();
+    let of_it = findings.iter().filter(|finding| finding["check"] == check);
+    let verdicts: Vec<&str> = of_it.filter_map(|finding| finding["verdict"].as_str()).collect();
+    ["wrong", "unknown", "warning", "well"]
+        .into_iter()
+        .find(|word| verdicts.contains(word))
+        .unwrap_or("none")
+        .to_owned()
+}
+
+/// Goal: nothing is called fine whose secrets were not opened. Method: the credential of a mirror that is not there, or is none; a secret of another kind; a
+/// bundle that cannot be read; and a vault that lets nobody in.
+#[test]
+fn the_doctor_opens_what_the_file_refers_to() {
+    in_worlds(&written(TWO_HOSTS), &SEEDS[..1], async |life| {
+        let beside = |name: &str| Path::new(HOME).join(name);
+        let text = String::from_utf8(life.disk().contents()[&life.script.file].clone()).unwrap();
+        let write = |text: String| life.disk().tamper(&life.script.file, text.into_bytes());
+        let fine = life.run(&["doctor"]).await;
+        assert_eq!(
+            (verdict(&fine, "secrets").as_str(), fine.exit),
+            ("none", Some(Exit::Done)),
+            "{}",
+            fine.printed.text
+        );
+        let unset = text.replace("'file:registry.txt'", "'env:NOBODY_SET_THIS'");
+        assert_ne!(unset, text);
+        write(unset);
+        hold(
+            &life.run(&["doctor"]).await,
+            Exit::Failed,
+            &["WRONG", "talos.mirrors.docker.io.credential", "NOBODY_SET_THIS"],
+        );
+        write(text.clone());
+        let registry = life.disk().contents()[&beside("registry.txt")].clone();
+        life.disk().tamper(&beside("registry.txt"), b"neither-of-both".to_vec());
+        hold(&life.run(&["doctor"]).await, Exit::Failed, &["WRONG", "neither USERNAME:PASSWORD nor a mapping"]);
+        life.disk().tamper(&beside("registry.txt"), registry);
+        let odd = life.run_with("AGE_KEY", Some("of-another-kind"), &["doctor"]).await;
+        hold(&odd, Exit::Failed, &["WRONG", "gitops.ageKey"]);
+        assert!(!odd.printed.text.contains("of-another-kind"), "{}", odd.printed.text);
+        write(text.replace("talos:\n", "talos:\n  bundle: 'file:bundle.yaml'\n"));
+        hold(&life.run(&["doctor"]).await, Exit::Failed, &["WRONG", "talos.bundle", "bundle.yaml"]);
+        life.disk().tamper(&beside("bundle.yaml"), b"cluster: {}\n".to_vec());
+        hold(&life.run(&["doctor"]).await, Exit::Failed, &["WRONG", "talos.bundle", "secrets.yaml of talosctl"]);
+        life.disk().lose(&beside("bundle.yaml"));
+        write(text);
+        hold(&life.run(&["doctor"]).await, Exit::Done, &["Nothing found in the way"]);
+    });
+}
+
+/// Goal: nodes that nobody waits for are not called fine. Method: no network, and nothing installed that would need one.
+#[test]
+fn nodes_without_a_network_are_not_called_ready() {
+    let text = blue(1, "none").replace("kubernetes: {", "kubernetes: {cni: none, ");
+    in_worlds(&written(&text), &SEEDS[..1], async |life| {
+        for verb in [&["up"][..], &["status"]] {
+            let told = life.run(verb).await;
+            hold(&told, Exit::Done, &["Whether its nodes are ready was not looked at: kubernetes.cni is none"]);
+            assert_eq!(told.printed.result["notes"].as_array().map(Vec::len), Some(1), "{}", told.printed.result);
+        }
+    });
+    in_worlds(&written(&blue(1, "none")), &SEEDS[..1], async |life| {
+        for verb in [&["up"][..], &["status"]] {
+            let told = life.run(verb).await;
+            assert!(!told.printed.text.contains("was not looked at"), "{}", told.printed.text);
+        }
+    });
+}
+
+/// Goal: a plan that is kept off by the Git tree says so, also where nothing else is to do. Method: the castle stands, and its tree breaks.
+#[test]
+fn a_plan_that_the_git_tree_keeps_off_never_says_that_nothing_is_to_do() {
+    in_worlds(&written(&full()), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        hold(&life.run(&["plan"]).await, Exit::Done, &["Nothing to do"]);
+        let file = life.script.file.with_file_name("gitops").join("clusters/blue/bad.yaml");
+        let bad = "apiVersion: nobody.example.com/v1\nkind: Unheard\nmetadata: {name: of}\n";
+        life.disk().tamper(&file, bad.as_bytes().to_vec());
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Refused, &["nobody.example.com"]);
+        let (text, result) = (&plan.printed.text, &plan.printed.result);
+        assert_eq!((&result["result"], &result["actions"]), (&json!("refused"), &json!([])), "{text}");
+        assert!(!text.contains("Nothing to do"), "{text}");
     });
 }
 
@@ -193,7 +296,7 @@ fn no_verb_shows_a_secret_that_is_one_of_castles_words() {
         life.disk().tamper(&file, lease.to_string().into_bytes());
         drop(Secret::registered(SECRET.to_owned()));
         let (mut shown, mut masked) = (Vec::new(), 0);
-        let verbs: [&[&str]; 17] = [
+        let verbs: [&[&str]; 18] = [
             &["status"],
             &["plan"],
             &["drift"],
@@ -209,18 +312,21 @@ fn no_verb_shows_a_secret_that_is_one_of_castles_words() {
             &["state", "restore", "platform", "1", "--yes"],
             &["up"],
             &["up", "--yes"],
+            &["handover", "metallb", HOME, "--to", "castle", "--yes"],
             &["down"],
             &["wipe"],
         ];
         for verb in verbs {
             let printed = match verb {
-                ["owners", _, _] => beside(&life, &[&["castle"], verb].concat()).await.1,
+                ["owners", _, _] | ["handover", ..] => beside(&life, &[&["castle"], verb].concat()).await.1,
                 _ => life.run(verb).await.printed,
             };
             let told = [&printed.text, &printed.result.to_string()];
             let lines = told.iter().flat_map(|text| text.lines()).filter(|line| line.contains(SECRET));
             shown.extend(lines.map(|line| format!("{}: {line}", verb.join(" "))));
-            masked += usize::from(printed.text.contains("[secret]"));
+            let is_masked = printed.text.contains("[secret]");
+            assert!(is_masked || verb[0] != "handover", "it names who may take it back: {}", printed.text);
+            masked += usize::from(is_masked);
         }
         assert_eq!(shown, Vec::<String>::new());
         assert!(masked > 8, "{masked}");

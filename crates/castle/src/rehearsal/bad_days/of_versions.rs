@@ -302,3 +302,38 @@ fn other_secrets_than_it_was_raised_with_are_refused() {
         assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
     });
 }
+
+/// Goal: no verb begins with a patch that Talos would refuse, of a castle that stands or of none. Method: a misspelt key; one that meets what castle says
+/// itself; and a text that is no patch.
+#[test]
+fn a_patch_that_talos_would_refuse_is_given_to_nobody() {
+    let patched = SMALL.replace("talos: {", "talos: {patches: [bad.yaml], ");
+    let bad = [
+        ("machine: {network: {hostnam: x}}\n", "machine.network.hostnam: this Talos knows no such key"),
+        ("machine: {network: {hostname: x}}\n", "machine.network.hostname: static hostname is already set"),
+        ("machine: {certSANs: {a: b}}\n", "machine.certSANs: must be a list"),
+    ];
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        for stands in [false, true] {
+            life.disk().tamper(&life.script.file, SMALL.as_bytes().to_vec());
+            if stands {
+                hold(&life.run(&["up"]).await, Exit::Done, &[]);
+            }
+            life.disk().tamper(&life.script.file, patched.clone().into_bytes());
+            let guests = life.datacenter.look().guests;
+            for (patch, why) in bad {
+                life.disk().tamper(&life.script.file.with_file_name("bad.yaml"), patch.as_bytes().to_vec());
+                life.tally.changes();
+                for verb in [&["plan"][..], &["up"], &["rebirth", "--yes"]] {
+                    if stands || verb != ["rebirth", "--yes"] {
+                        hold(&life.run(verb).await, Exit::Invalid, &["Talos would refuse the patch bad.yaml", why]);
+                    }
+                }
+                let doctor = life.run(&["doctor"]).await;
+                hold(&doctor, Exit::Failed, &["WRONG", "patches", why]);
+                assert_eq!(life.tally.changes(), Vec::<String>::new());
+                assert_eq!(life.datacenter.look().guests, guests);
+            }
+        }
+    });
+}

@@ -1,18 +1,43 @@
 //! Settings that are made twice: by an old key and by the document that took its place, or by two documents.
 
 use super::decode::Document;
-use super::yaml::Yaml;
+use super::objections::{Wrong, Wrongs};
+use super::yaml::{Meaning, Yaml};
+
+/// Refused beside a document only if that speaks of it, too.
+const HOST_DNS: &str = "machine.features.hostDNS";
 
 /// A kind, the old key that it replaces, and what is said if both are there.
 const REPLACED: &[(&str, &str, &str)] = &[
     ("HostnameConfig", "machine.network.hostname", "static hostname is already set in v1alpha1 config"),
-    ("ResolverConfig", "machine.network.nameservers", ".machine.network.nameservers is already set in v1alpha1 config"),
+    ("HostnameConfig", "machine.features.stableHostname", "stable hostname is already set in v1alpha1 config"),
     (
         "ResolverConfig",
         "machine.network.searchDomains",
         ".machine.network.searchDomains is already set in v1alpha1 config",
     ),
-    ("TimeSyncConfig", "machine.time", "time sync configuration cannot be specified in both v1alpha1 and new-style"),
+    ("ResolverConfig", "machine.network.nameservers", ".machine.network.nameservers is already set in v1alpha1 config"),
+    (
+        "ResolverConfig",
+        "machine.network.disableSearchDomain",
+        ".machine.network.disableSearchDomain is already set in v1alpha1 config",
+    ),
+    ("ResolverConfig", HOST_DNS, ".machine.features.hostDNS is already set in v1alpha1 config"),
+    (
+        "TimeSyncConfig",
+        "machine.time.disabled",
+        "time sync cannot be disabled in both v1alpha1 and new-style configuration",
+    ),
+    (
+        "TimeSyncConfig",
+        "machine.time.servers",
+        "time servers cannot be specified in both v1alpha1 and new-style configuration",
+    ),
+    (
+        "TimeSyncConfig",
+        "machine.time.bootTimeout",
+        "boot timeout cannot be specified in both v1alpha1 and new-style configuration",
+    ),
     (
         "KubeSpanConfig",
         "machine.network.kubespan",
@@ -99,6 +124,11 @@ const REPLACED: &[(&str, &str, &str)] = &[
         "cluster.apiServer",
         "kube-apiserver config is already set in v1alpha1 config (.cluster.apiServer)",
     ),
+    (
+        "KubeAPIServerConfig",
+        "cluster.controlPlane.localAPIServerPort",
+        "kube-apiserver API port is already set in v1alpha1 config (.cluster.controlPlane.localAPIServerPort)",
+    ),
     ("KubeAuditPolicyConfig", "cluster.apiServer.auditPolicy", "audit policy config is already set in v1alpha1 config"),
     (
         "KubeAdmissionControlConfig",
@@ -151,23 +181,47 @@ const RIVALS: [&[&str]; 3] = [
     &["UserVolumeConfig", "ExistingVolumeConfig"],
 ];
 
+/// Whether something is there by the old key: not what is nothing anyhow.
+fn is_set(value: &Yaml) -> bool {
+    let is_nothing = |text: &str| ["", "0", "0s"].contains(&text);
+    match (value.meaning(), value.text(), value.list()) {
+        (Meaning::Null, ..) => false,
+        (_, Some(text), _) => !is_nothing(text),
+        (_, _, Some(items)) => !items.is_empty(),
+        _ => true,
+    }
+}
+
+/// Whether what an old key says cannot stand beside a document.
+fn is_rival(document: &Document, old: &str, first: &Yaml) -> bool {
+    let Some(value) = first.at(old).filter(|value| is_set(value)) else { return false };
+    match (old, value.meaning()) {
+        (HOST_DNS, _) => document.value.at("hostDNS").is_some(),
+        // A pointer, where `false` is something, too.
+        ("cluster.allowSchedulingOnControlPlanes", _) => true,
+        (_, Meaning::Bool(truth)) => truth,
+        _ => true,
+    }
+}
+
 /// All conflicts.
-pub(super) fn found(documents: &[Document], first: Option<&Yaml>) -> Vec<String> {
-    let mut errors = Vec::new();
+pub(super) fn found(documents: &[Document], first: Option<&Yaml>) -> Wrongs {
+    let mut wrongs = Wrongs::default();
     for document in documents {
         let Some(kind) = document.kind.as_deref() else { continue };
-        let old = REPLACED
-            .iter()
-            .find(|(replacing, old, _)| *replacing == kind && first.is_some_and(|first| first.at(old).is_some()));
-        errors.extend(old.map(|(.., text)| (*text).to_owned()));
+        let old = REPLACED.iter().find(|(replacing, old, _)| {
+            *replacing == kind && first.is_some_and(|first| is_rival(document, old, first))
+        });
+        wrongs.extend(old.map(|(kind, old, text)| Wrong::twice(old, kind, text)));
         let rivals = RIVALS.iter().find(|kinds| kinds.contains(&kind)).copied().unwrap_or_default();
         let other = documents.iter().find(|other| {
             other.kind.as_deref().is_some_and(|other| other < kind && rivals.contains(&other))
                 && other.name == document.name
         });
         if let Some(other) = other.and_then(|other| other.kind.as_deref()) {
-            errors.push(format!("conflicting documents: {other}/{0} and {kind}/{0}", document.name));
+            let text = format!("conflicting documents: {other}/{0} and {kind}/{0}", document.name);
+            wrongs.quote(true, text, Some("two documents whose kinds exclude each other have one name"));
         }
     }
-    errors
+    wrongs
 }

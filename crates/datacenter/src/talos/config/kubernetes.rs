@@ -4,75 +4,72 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::decode::Document;
+use super::objections::Wrongs;
 use super::rules::{listed, tag};
 use super::shapes::Minor;
 use super::yaml::Yaml;
 use super::{keys, of_kind};
 
 /// What is wrong with one document.
-pub(super) fn faults(document: &Document) -> Vec<String> {
+pub(super) fn faults(document: &Document) -> Wrongs {
     let value = &document.value;
-    let mut errors = Vec::new();
-    let mut say = |is_wrong: bool, text: &str| {
-        if is_wrong {
-            errors.push(text.to_owned());
-        }
-    };
+    let mut wrongs = Wrongs::default();
     let lacks = |path: &str| value.text_at(path).is_none_or(str::is_empty);
     match document.kind.as_deref().unwrap_or_default() {
         kind @ ("KubeAPIServerCAConfig" | "KubeAggregatorCAConfig") => {
             let has_authority = value.at("issuingCA").is_some();
-            say(!has_authority && kind == "KubeAggregatorCAConfig", "issuing CA is not set");
-            say(has_authority && lacks("issuingCA.cert"), "issuing CA: certificate is required");
-            say(has_authority && lacks("issuingCA.key"), "issuing CA: key is required");
+            wrongs.say(!has_authority && kind == "KubeAggregatorCAConfig", "issuing CA is not set");
+            wrongs.say(has_authority && lacks("issuingCA.cert"), "issuing CA: certificate is required");
+            wrongs.say(has_authority && lacks("issuingCA.key"), "issuing CA: key is required");
             let cert = value.text_at("issuingCA.cert").map(|pem| keys::certificate(pem).is_err());
-            say(cert == Some(true), "issuing CA: certificate: failed to decode PEM block");
+            wrongs.say(cert == Some(true), "issuing CA: certificate: failed to decode PEM block");
             let key = value.text_at("issuingCA.key").map(|pem| keys::key(pem).is_err());
-            say(key == Some(true), "issuing CA: key: failed to decode PEM block");
+            wrongs.say(key == Some(true), "issuing CA: key: failed to decode PEM block");
             let bad = value.texts_at("acceptedCAs").iter().position(|pem| keys::certificate(pem).is_err());
-            say(bad.is_some(), &format!("accepted CA #{}: failed to decode PEM block", bad.unwrap_or_default()));
+            let text = format!("accepted CA #{}: failed to decode PEM block", bad.unwrap_or_default());
+            wrongs.quote(bad.is_some(), text, Some("accepted CA: failed to decode PEM block"));
         }
-        "KubeAdmissionControlConfig" => say(document.name.is_empty(), "admission control plugin name is required"),
+        "KubeAdmissionControlConfig" => {
+            wrongs.say(document.name.is_empty(), "admission control plugin name is required")
+        }
         "KubeAuthorizerConfig" => {
-            say(document.name.is_empty(), "authorizer name is required");
-            say(lacks("type"), "authorizer type is required");
+            wrongs.say(document.name.is_empty(), "authorizer name is required");
+            wrongs.say(lacks("type"), "authorizer type is required");
         }
         "KubeEtcdEncryptionConfig" => {
             let is_empty = value.at("config").and_then(Yaml::map).is_none_or(<[_]>::is_empty);
-            say(is_empty, "etcd encryption config is required");
+            wrongs.say(is_empty, "etcd encryption config is required");
         }
-        "KubeFlannelCNIConfig" => say(lacks("backendType"), "flannel backend type must be specified"),
+        "KubeFlannelCNIConfig" => wrongs.say(lacks("backendType"), "flannel backend type must be specified"),
         "KubeNetworkConfig" => {
-            for (key, name) in [("podSubnets", "pod"), ("serviceSubnets", "service")] {
-                let subnets = value.texts_at(key);
-                say(subnets.is_empty(), &format!("{name} subnets: at least one subnet must be specified"));
-                say(subnets.contains(&""), &format!("{name} subnets: invalid subnet: invalid Prefix"));
-            }
+            let (pods, services) = (value.texts_at("podSubnets"), value.texts_at("serviceSubnets"));
+            wrongs.say(pods.is_empty(), "pod subnets: at least one subnet must be specified");
+            wrongs.say(pods.contains(&""), "pod subnets: invalid subnet: invalid Prefix");
+            wrongs.say(services.is_empty(), "service subnets: at least one subnet must be specified");
+            wrongs.say(services.contains(&""), "service subnets: invalid subnet: invalid Prefix");
         }
         "KubeNodeConfig" => {
             for (_, effect) in value.at("taints").and_then(Yaml::map).unwrap_or_default() {
                 let effect = effect.text().unwrap_or_default();
                 let effect = effect.rsplit_once(':').map_or(effect, |(_, effect)| effect);
                 let is_known = ["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect);
-                say(
-                    !is_known,
-                    &format!("invalid node taints: 1 error occurred:\n\t* invalid taint effect: {effect:?}\n\n"),
-                );
+                let text = format!("invalid node taints: 1 error occurred:\n\t* invalid taint effect: {effect:?}\n\n");
+                wrongs.quote(!is_known, text, Some("invalid node taints: invalid taint effect"));
             }
         }
         "KubeServiceAccountConfig" => {
             let key = value.text_at("issuer.privateKey").filter(|pem| !pem.is_empty());
             let is_bad = key.is_some_and(|pem| keys::key(pem).is_err());
-            say(is_bad, "service issuer private key is invalid: failed to parse PEM block");
+            wrongs.say(is_bad, "service issuer private key is invalid: failed to parse PEM block");
         }
         "DiscoveryIdentityConfig" => {
             let secret = value.text_at("clusterSecret").unwrap_or_default();
             let is_bad = STANDARD.decode(secret).is_err();
-            say(is_bad, "invalid clusterSecret: failed to decode from base64: illegal base64 data");
+            wrongs.say(is_bad, "invalid clusterSecret: failed to decode from base64: illegal base64 data");
         }
         _ => {}
     }
-    errors
+    wrongs
 }
 
 /// The generations of Kubernetes that a version of Talos runs.
