@@ -20,7 +20,7 @@ use castle_proxmox::client::Client;
 use castle_proxmox::steps::{Ground, Record};
 use castle_spec::{ComponentName, Node};
 use castle_talos::client::Hush;
-use castle_talos::steps::{Keys, Remembered, Wire};
+use castle_talos::steps::{Keys, Remembered, Third, Wire};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -386,7 +386,10 @@ impl Stand {
     pub(crate) fn wire(&self, patience: Duration) -> Wire {
         let doors = &self.kept.doors;
         let (dial, clock, hush) = (doors.dial(REACHING), doors.clock.clone(), self.hush.clone());
-        Wire { dial, clock, is_plain: doors.is_plain(), patience, hush }
+        let client = self.client.clone();
+        let ahead = Arc::new(move || client.clock_ahead());
+        let third = Some(Third { whose: format!("Proxmox ({})", self.client.host()), ahead });
+        Wire { dial, clock, is_plain: doors.is_plain(), patience, hush, third }
     }
 
     /// The nodes and where they are, for programs and for the state.
