@@ -32,22 +32,29 @@ pub(crate) mod wipe;
 use crate::cli::Command;
 use crate::doors::Doors;
 use crate::output::{Exit, Printer};
-use crate::stand::{self, Trouble};
+use crate::stand;
 
 /// Runs a verb that may end in trouble, and says which.
 macro_rules! verb {
     ($verb:ident, $args:ident, $doors:ident, $printer:ident) => {{
         // Each on the heap: together they are more than a stack may hold.
-        let ended = $doors.hand.heed(Box::pin($verb::$verb($args, $doors, $printer))).await;
-        let ended = ended.unwrap_or(Err(Trouble::Interrupted));
+        let ended = $doors.heed(Box::pin($verb::$verb($args, $doors, $printer))).await;
         stand::end(stringify!($verb), ended, $printer)
     }};
 }
 
-/// Does what was asked for, through these doors.
+/// Does what was asked for, through these doors, and is not silent for long.
 pub(crate) async fn perform(command: &Command, doors: &Doors, printer: &mut Printer) -> Exit {
-    let doors = &doors.of_one_verb();
+    let voice = printer.voice();
+    let doors = &doors.of_one_verb(voice.clone());
+    let working = Box::pin(performed(command, doors, printer));
+    voice.unbroken(doors.clock.as_ref(), working).await
+}
+
+async fn performed(command: &Command, doors: &Doors, printer: &mut Printer) -> Exit {
     let disk = doors.disk.as_ref();
+    // Whoever serves is not waited for.
+    let _at = (!matches!(command, Command::Datacenter(_))).then(|| doors.at("working"));
     match command {
         Command::New(args) => new::run(args, disk, printer),
         Command::Check(args) => check::run(args, doors, printer),

@@ -12,8 +12,11 @@ use castle_seams::{
     TcpDial,
 };
 
+use crate::commands::plan::minutes;
 use crate::embedded::{Foreseen, Serving, Way};
-use crate::hand::{Hand, Listener};
+use crate::hand::{Ended, Hand, Listener};
+use crate::stand::Trouble;
+use crate::voice::{At, Voice};
 
 /// All doors of a verb. Clones are the same doors.
 #[derive(Clone)]
@@ -26,6 +29,8 @@ pub(crate) struct Doors {
     pub(crate) around: Around,
     /// The operator's hand.
     pub(crate) hand: Arc<Hand>,
+    /// What tells what takes so long.
+    pub(crate) voice: Arc<Voice>,
 }
 
 /// The environment variables.
@@ -87,6 +92,7 @@ impl Doors {
             variables: Variables::Process,
             around: Around::Machine,
             hand: Arc::default(),
+            voice: Arc::default(),
         }
     }
 
@@ -110,9 +116,35 @@ impl Doors {
         if self.is_plain() || is_in_memory { Trust::Plain } else { wanted }
     }
 
-    /// The same doors for one verb, which has a hand of its own to listen to.
-    pub(crate) fn of_one_verb(&self) -> Self {
-        Self { hand: Arc::default(), ..self.clone() }
+    /// The same doors for one verb, which has a hand of its own to listen to, and a voice.
+    pub(crate) fn of_one_verb(&self, voice: Arc<Voice>) -> Self {
+        Self { hand: Arc::default(), voice, ..self.clone() }
+    }
+
+    /// From here on, until what is returned is dropped, the verb is at this: `asking the vault`.
+    pub(crate) fn at(&self, doing: impl Into<String>) -> At {
+        self.voice.at(self.clock.as_ref(), doing.into())
+    }
+
+    /// Gives the verb so long in all, from now on.
+    pub(crate) fn within(&self, timeout: Option<Duration>) {
+        self.hand.within(self.clock.monotonic(), timeout);
+    }
+
+    /// Works until that is done, or until the operator wants no more or the verb's time is up, where nobody inside looks after that.
+    pub(crate) async fn heed<T>(&self, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+        let ended = |ended: Ended| match ended {
+            Ended::Interrupted => Trouble::Interrupted,
+            Ended::Late(spent) => {
+                let doing = self.voice.doing(self.clock.monotonic());
+                let doing = doing.map_or(String::new(), |doing| format!(": {doing}"));
+                Trouble::of(&format!(
+                    "stopped after {} (--timeout){doing}\n  next: run the same command again, with more time",
+                    minutes(spent)
+                ))
+            }
+        };
+        self.hand.heed(self.clock.as_ref(), ended, work).await
     }
 
     /// Listens to the operator's hand; from here on it no longer ends the process by itself.

@@ -21,12 +21,11 @@ use crate::masking;
 use crate::notes;
 use crate::output::{Exit, Printer};
 use crate::trap;
+use crate::voice::Still;
 
 pub use crate::closing::conclude;
 pub(crate) use crate::closing::problems;
 
-/// How long nothing may be said where nobody sees the picture.
-pub(crate) const QUIET: Duration = Duration::from_secs(30);
 /// How often it is looked whether the picture is out of date.
 const DRAWING: Duration = Duration::from_millis(100);
 const PREDICTIONS: &str = "predictions.json";
@@ -156,13 +155,22 @@ pub async fn drive(graph: Graph, setting: Setting<'_>, printer: &mut Printer) ->
             Model::new(&format!("{verb} {name}"), &nodes, &graph.outlook(), predictions != Predictions::default());
         Live::new(model, printer.is_coloured())
     });
-    let place = Place { printer, live, stories: Stories::default(), running: Running::default() };
+    let (voice, running, start) = (printer.voice(), Arc::<Mutex<Running>>::default(), clock.monotonic());
+    // Whoever sees the picture hears no silence.
+    let at = match &live {
+        Some(_) => voice.hushed(),
+        None => {
+            let running = running.clone();
+            voice.tells(move |now| still(&running, now.saturating_sub(start)))
+        }
+    };
+    let place = Place { printer, live, stories: Stories::default(), running };
     let teller = Teller { place: Mutex::new(place) };
     let tools = Tools { clock, entropy, fence, listener: &teller, signals: Some(signals), journal: Some(&journal) };
-    let start = clock.monotonic();
     let wanted = Wanted { layers, within, ..Wanted::all(castle) };
     let report = masking::report(teller.watched(clock, start, run(&graph, tools, &wanted)).await);
     let took = clock.monotonic().saturating_sub(start);
+    drop(at);
     // For people and for the next run's predictions; that they cannot be kept is no failure of the run.
     notes::keep(disk.as_ref(), &folder.join(TIMELINE), MAX_TIMELINE_BYTES, &report.timeline);
     if report.effects() > 0 {
@@ -204,15 +212,14 @@ struct Place<'p> {
     /// Where someone watches, a picture; elsewhere line by line.
     live: Option<Live>,
     stories: Stories,
-    running: Running,
+    running: Arc<Mutex<Running>>,
 }
 
-/// What runs, and when something was last said: where nobody sees the picture, silence is broken.
+/// What runs: where nobody sees the picture, silence is broken by it.
 #[derive(Default)]
 pub(crate) struct Running {
     /// Since when, and what it does or waits for.
     steps: BTreeMap<StepId, (Duration, String)>,
-    said: Duration,
 }
 
 impl Running {
@@ -244,6 +251,14 @@ impl Running {
     }
 }
 
+/// What of a run takes so long, which began so long ago.
+fn still(running: &Mutex<Running>, at: Duration) -> Option<Still> {
+    let what = running.lock().unwrap_or_else(PoisonError::into_inner).longest(at)?;
+    let event = Event { version: EVENT_VERSION, at, what };
+    let line = stamped(&event, &line(&event.what, false)?);
+    Some(Still::Running { event: Box::new(event), line })
+}
+
 impl<'p> Teller<'p> {
     fn place(&self) -> MutexGuard<'_, Place<'p>> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
@@ -259,24 +274,11 @@ impl<'p> Teller<'p> {
                 self.place().draw(clock.monotonic().saturating_sub(start));
             }
         });
-        let mut breaking_silence = pin!(async {
-            loop {
-                let quiet = clock.monotonic().saturating_sub(start).saturating_sub(self.place().running.said);
-                clock.sleep(QUIET.saturating_sub(quiet).max(Duration::from_secs(1))).await;
-                let at = clock.monotonic().saturating_sub(start);
-                let place = self.place();
-                let is_quiet = at.saturating_sub(place.running.said) >= QUIET;
-                let what = place.running.longest(at).filter(|_| is_quiet);
-                drop(place);
-                if let Some(what) = what {
-                    self.hear(&Event { version: EVENT_VERSION, at, what });
-                }
-            }
-        });
         let done = poll_fn(|context| {
-            // They never end.
-            let _: Poll<()> =
-                if is_live { drawing.as_mut().poll(context) } else { breaking_silence.as_mut().poll(context) };
+            if is_live {
+                // It never ends.
+                let _: Poll<()> = drawing.as_mut().poll(context);
+            }
             work.as_mut().poll(context)
         });
         let done = done.await;
@@ -308,17 +310,15 @@ impl Listener for Teller<'_> {
         let mut place = self.place();
         let Place { printer, live, stories, running } = &mut *place;
         stories.hear(event);
-        running.hear(event);
+        running.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
         printer.note(event);
         if let Some(live) = live {
             let told = if printer.is_verbose() { line(&event.what, true) } else { None };
             live.hear(event, told.map(|line| stamped(event, &line)));
             place.draw(event.at);
         } else if printer.is_json() {
-            running.said = event.at;
             printer.event(&serde_json::to_value(event).unwrap_or_default());
         } else if let Some(line) = line(&event.what, printer.is_verbose()) {
-            running.said = event.at;
             printer.say(&stamped(event, &line));
         }
     }

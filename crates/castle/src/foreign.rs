@@ -36,7 +36,9 @@ impl Foreign<'_> {
     pub(crate) async fn adopt(&self, printer: &mut Printer) -> Result<Exit, Trouble> {
         let (stand, kept) = (self.stand, &self.stand.kept);
         let ground = stand.ground(&self.identity.castle, true);
+        let at = stand.looking_at("what stands where the nodes should be");
         let sight = foreign::look(&ground, &stand.site, &kept.castle, &kept.nodes).await?;
+        drop(at);
         show(&sight, printer);
         if !sight.obstacles.is_empty() {
             return Ok(self.refuse(&sight, &sight.obstacles, printer));
@@ -103,7 +105,7 @@ impl Foreign<'_> {
             }
             Ok(exit)
         };
-        let exit = while_held(&kept.doors.hand, &held.lease, work).await;
+        let exit = while_held(&kept.doors, &held.lease, work).await;
         let _ = held.lease.release().await;
         exit
     }

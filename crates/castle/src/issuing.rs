@@ -11,10 +11,12 @@ use castle_talos::model::pki::{Doors, YEAR};
 use clap::Args;
 use serde_json::json;
 
+use crate::doors;
 use crate::keeping::Kept;
 use crate::output::{Exit, Printer};
 use crate::project;
 use crate::stand::Trouble;
+use crate::voice::At;
 use crate::writing::{Place, Readers};
 
 /// No file that a client file is merged into is longer.
@@ -59,6 +61,12 @@ impl Issue {
     /// How long it is to be valid.
     pub(crate) fn lifetime(&self) -> Duration {
         self.valid_for.unwrap_or(YEAR)
+    }
+
+    /// Keeps events for programs out of the file, where that is printed.
+    pub(crate) fn hush(&self, doors: &doors::Doors, printer: &Printer) -> Option<At> {
+        let is_printed = self.out.is_none() && self.merge.is_none();
+        (is_printed && printer.is_json()).then(|| doors.voice.hushed())
     }
 
     /// Puts `text` where it was asked for; `merge` merges it into what is there.

@@ -40,6 +40,7 @@ mod standing;
 mod terminal;
 mod trap;
 mod vault;
+mod voice;
 mod writing;
 
 use std::process::ExitCode;

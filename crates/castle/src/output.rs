@@ -5,6 +5,7 @@ mod problems;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use castle_engine::Event;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::cli::{Color, Global};
 use crate::live::Size;
 use crate::masking;
+use crate::voice::{Heard, Voice};
 
 pub(crate) use problems::{Source, object};
 
@@ -63,6 +65,7 @@ pub struct Printer {
     /// The last result object of a verb that is part of another, which tells it.
     held: Option<Value>,
     to: To,
+    voice: Arc<Voice>,
 }
 
 /// Where it is printed.
@@ -71,31 +74,6 @@ enum To {
     Streams { out: AutoStream<std::io::Stdout>, err: AutoStream<std::io::Stderr> },
     /// Into memory, without colours: for whoever runs a verb to see what it says.
     Memory(Arc<Mutex<Printed>>),
-}
-
-/// A word beside the printer, which somebody else holds: where nobody sees a picture, silence is broken.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Aside {
-    is_heard: bool,
-    memory: Option<Arc<Mutex<Printed>>>,
-}
-
-impl Aside {
-    /// What a person may want to know.
-    pub(crate) fn say(&self, text: &str) {
-        let text = format!("{}\n", redact_own(text));
-        match &self.memory {
-            _ if !self.is_heard => {}
-            Some(printed) => {
-                remember(printed, &text);
-            }
-            None => {
-                // Whoever has had enough and closed their end is no failure.
-                let mut out = std::io::stdout().lock();
-                let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            }
-        }
-    }
 }
 
 /// What a verb said.
@@ -107,6 +85,9 @@ pub(crate) struct Printed {
     pub(crate) events: Vec<Event>,
     /// The result object.
     pub(crate) result: Value,
+    /// When something was said.
+    #[cfg(test)]
+    pub(crate) said: Vec<Duration>,
 }
 
 impl Printer {
@@ -128,13 +109,25 @@ impl Printer {
                 out: AutoStream::new(std::io::stdout(), choice),
                 err: AutoStream::new(std::io::stderr(), choice),
             },
+            voice: Voice::new(heard(global.json, global.quiet), None),
         }
     }
 
     /// A printer into memory, which is told everything.
     pub(crate) fn into_memory() -> Self {
+        Self::of_memory(false)
+    }
+
+    /// The same for programs.
+    pub(crate) fn into_memory_of_objects() -> Self {
+        Self::of_memory(true)
+    }
+
+    fn of_memory(json: bool) -> Self {
         masking::begin();
-        Self { json: false, quiet: false, verbose: true, held: None, to: To::Memory(Arc::default()) }
+        let memory: Arc<Mutex<Printed>> = Arc::default();
+        let voice = Voice::new(heard(json, false), Some(memory.clone()));
+        Self { json, quiet: false, verbose: true, held: None, to: To::Memory(memory), voice }
     }
 
     /// What was printed into memory since this was last asked.
@@ -145,13 +138,9 @@ impl Printer {
         }
     }
 
-    /// A word beside this printer, for whoever works while somebody else holds it.
-    pub(crate) fn aside(&self) -> Aside {
-        let memory = match &self.to {
-            To::Streams { .. } => None,
-            To::Memory(printed) => Some(printed.clone()),
-        };
-        Aside { is_heard: !self.json && !self.quiet, memory }
+    /// What breaks silence beside this printer, while somebody else holds it.
+    pub(crate) fn voice(&self) -> Arc<Voice> {
+        self.voice.clone()
     }
 
     /// Takes note of something that happened, where somebody wants to know all of it.
@@ -195,6 +184,7 @@ impl Printer {
 
     /// What was asked for. A reader that has had enough and closes its end is no failure.
     pub(crate) fn data(&mut self, text: &str) -> Exit {
+        self.voice.was_heard();
         let out = match &mut self.to {
             To::Streams { out, .. } => out,
             To::Memory(printed) => return remember(printed, text),
@@ -208,6 +198,7 @@ impl Printer {
 
     /// What was asked for, byte by byte: nothing in it is taken for colour.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Exit {
+        self.voice.was_heard();
         if let To::Memory(printed) = &self.to {
             return remember(printed, &String::from_utf8_lossy(bytes));
         }
@@ -228,6 +219,7 @@ impl Printer {
 
     /// What went wrong or needs attention.
     pub(crate) fn complain(&mut self, text: &str) {
+        self.voice.was_heard();
         let text = format!("{}\n", redact_own(text));
         match &mut self.to {
             To::Streams { err, .. } => {
@@ -293,8 +285,6 @@ impl Printer {
 
     /// Says that a verb ended because somebody wanted no more.
     pub(crate) fn interrupted(&mut self, verb: &str) -> Exit {
-        // It may have been part of another verb, which did not come to tell it.
-        self.held_result();
         self.result(&serde_json::json!({"verb": verb, "result": "interrupted", "problems": []}));
         self.say("Interrupted. Run the same command again to go on.");
         Exit::Interrupted
@@ -311,11 +301,21 @@ impl Printer {
     }
 }
 
+/// Who hears what is said beside a printer for these.
+fn heard(json: bool, quiet: bool) -> Heard {
+    match (json, quiet) {
+        (true, _) => Heard::Programs,
+        (false, true) => Heard::Nobody,
+        (false, false) => Heard::People,
+    }
+}
+
 fn lock(printed: &Mutex<Printed>) -> MutexGuard<'_, Printed> {
     printed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn remember(printed: &Mutex<Printed>, text: &str) -> Exit {
+/// Prints into memory.
+pub(crate) fn remember(printed: &Mutex<Printed>, text: &str) -> Exit {
     lock(printed).text += &anstream::adapter::strip_str(text).to_string();
     Exit::Done
 }
@@ -332,7 +332,7 @@ pub(crate) fn panicked(text: &str) {
 }
 
 /// How long ago, in words.
-pub(crate) fn ago(age: std::time::Duration) -> String {
+pub(crate) fn ago(age: Duration) -> String {
     let seconds = age.as_secs();
     match seconds {
         0..120 => format!("{seconds} s ago"),

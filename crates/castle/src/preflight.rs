@@ -87,6 +87,7 @@ fn patches(kept: &Kept) -> Vec<Secret> {
 
 /// Looks at the repository that castle.yaml names, by what is at hand of the manifests.
 pub(crate) async fn look(kept: &Kept) -> Preflight {
+    let _at = kept.doors.at("judging the Git repository");
     match kept.castle.gitops {
         Some(_) => preflight(kept, &at_hand(kept).await).await,
         None => Preflight::Nothing,
@@ -95,6 +96,7 @@ pub(crate) async fn look(kept: &Kept) -> Preflight {
 
 /// Looks at the repository that castle.yaml names, for a short while. Changes nothing.
 pub(crate) async fn preflight(kept: &Kept, manifests: &Manifests) -> Preflight {
+    let _at = kept.doors.at("judging the Git repository");
     let looking = async {
         match Repository::of(kept).await? {
             Some(repository) => judged(kept, &repository, None, manifests).await.map(Preflight::Judged),

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{
-    CastleId, Expect, Fault, Fence, Graph, GraphBuilder, Lease, Outcome, SealError, StateError, Taking, lineage,
+    CastleId, Class, Expect, Fault, Fence, Graph, GraphBuilder, Lease, Outcome, SealError, StateError, Taking, lineage,
 };
 use castle_layers::platform::{self, Doomed, Whose};
 use castle_layers::secrets::Strongroom;
 use castle_layers::vault;
 use castle_proxmox::steps::{Downloads, Ground, Reach, Unseen, unprotect, unstick};
+use castle_seams::deadline;
 use serde_json::{Map, Value, json};
 
 use crate::drive::{Driven, conclude, journal_of};
@@ -76,6 +77,9 @@ struct Site {
     copies: Vec<String>,
 }
 
+/// How long it is looked what is left, where the time of all is up.
+const GLANCE: Duration = Duration::from_secs(40);
+
 /// What a leftover is of which nobody knows what it is: whoever goes by those that are known forgets what still stands.
 const UNKNOWN: &str = "unknown";
 
@@ -106,9 +110,6 @@ impl<'r> Removal<'r> {
     /// Removes them, looks again, and prints the receipt.
     pub(crate) async fn run(self, identity: &Identity, printer: &mut Printer) -> Result<Exit, Trouble> {
         let kept = &self.stand.kept;
-        if let Some(silent) = kept.silent_holder().await {
-            printer.complain_to_people(&silent);
-        }
         let held = kept.lease(Taking::Politely, identity.seen_epoch).await?;
         let work = async {
             let begun = kept.clock().monotonic();
@@ -158,7 +159,7 @@ impl<'r> Removal<'r> {
             }
             Ok(exit)
         };
-        let exit = while_held(&kept.doors.hand, &held.lease, work).await;
+        let exit = while_held(&kept.doors, &held.lease, work).await;
         let _ = held.lease.release().await;
         exit
     }
@@ -185,6 +186,7 @@ impl<'r> Removal<'r> {
     /// more guests than that.
     async fn looked_again(&self, identity: &Identity, epoch: u64) -> Result<Site, Trouble> {
         let (stand, kept) = (self.stand, &self.stand.kept);
+        let _at = stand.looking_at("guests once more");
         let now = stand.identify().await?;
         let moved = |how: &str| Trouble::Refused(kept.moved_on(how));
         if now.castle != identity.castle && identity.is_born {
@@ -343,6 +345,7 @@ impl<'r> Removal<'r> {
     /// What is still there of what was to go, asked afresh by someone who only looks; and what may be, where nobody looked.
     async fn leftovers(&self, site: &Site, is_interrupted: bool) -> Result<Vec<Leftover>, Trouble> {
         let mut leftovers = Vec::new();
+        let _at = self.stand.looking_at("what is left");
         // What was removed is not believed of the list that it was chosen from.
         let (client, vmids) = (self.stand.client.clone(), self.stand.site.vmids.clone());
         let ground = Ground::new(client, site.castle.clone(), vmids, false).with_record(site.ground.record.clone());
@@ -350,7 +353,15 @@ impl<'r> Removal<'r> {
             let now = platform::found(&ground).await?;
             Ok::<_, Fault>((now, self.out_of_sight(&ground).await?))
         };
-        match looking.await {
+        // Where the time is up this is all that is left to know, and is asked for all the same.
+        let bound = self.stand.left().map(|left| left.max(GLANCE));
+        let looked = match bound {
+            None => looking.await,
+            Some(bound) => deadline(self.stand.kept.clock(), bound, looking).await.unwrap_or_else(|elapsed| {
+                Err(Fault::new(Class::RetryableAfter(None), self.stand.client.whereabouts(), elapsed.to_string()))
+            }),
+        };
+        match looked {
             Ok((now, hidden)) => {
                 let is_left = |guest: &Doomed| {
                     let was_to_go =

@@ -18,10 +18,9 @@ use castle_layers::secrets::{self, Strongroom};
 use castle_layers::{Placed, Site, Survey, beginning, place, survey, unwanted, vault};
 use castle_proxmox::client::Client;
 use castle_proxmox::steps::{Ground, Record};
-use castle_seams::{deadline, spoken};
 use castle_spec::{ComponentName, Node};
 use castle_talos::client::Hush;
-use castle_talos::steps::{Keys, Remembered, Wire};
+use castle_talos::steps::{Keys, Remembered, Third, Wire};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -29,9 +28,10 @@ use crate::doors::Doors;
 use crate::furnish::Furnishing;
 use crate::hypervisor;
 use crate::keeping::Kept;
-use crate::output::{Aside, Printer};
+use crate::output::Printer;
 use crate::recorded::Recorded;
 use crate::standing::vanished;
+use crate::voice::At;
 
 pub(crate) use identity::Identity;
 pub(crate) use rolling::Foreseen;
@@ -46,6 +46,9 @@ pub(crate) const REACHING: Duration = Duration::from_secs(3);
 
 /// How long to wait before the vault is asked again whether it lets castle in: a moment's trouble is no reason to give up.
 const KNOCKING: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(2)];
+
+/// What a verb is at before it has a way to the hypervisor.
+const FINDING: &str = "finding the way to the hypervisor, and the token for it";
 
 /// Whoever only looks does not wait for nodes that do not answer.
 pub(crate) const LOOKING: Duration = Duration::ZERO;
@@ -72,11 +75,6 @@ pub(crate) struct Stand {
     begun: Mutex<Option<(CastleId, String)>>,
     /// The nodes that did not answer whoever only looks.
     hush: Hush,
-    /// When whatever runs was begun and has to end, if it has.
-    since: Option<Duration>,
-    deadline: Option<Duration>,
-    /// Where it is said what takes so long.
-    aside: Aside,
 }
 
 /// The steps that have the castle's secrets.
@@ -93,27 +91,29 @@ impl Stand {
     /// Opens what `path` names, and the way to its hypervisor. Nothing is asked of it yet.
     pub(crate) async fn open(doors: &Doors, path: &Path, printer: &mut Printer) -> Result<Self, Trouble> {
         let kept = Kept::open(doors, path).map_err(Trouble::Invalid)?;
+        let _at = doors.at(FINDING);
         let client = hypervisor::connect(&kept, printer).await.map_err(Trouble::Failed)?;
         let site = Site::of(&kept.castle);
-        Ok(Self::at(kept, client, site).aloud_on(printer))
+        Ok(Self::at(kept, client, site))
     }
 
     /// The same for whoever only looks: nothing is started for them.
-    pub(crate) async fn look_at(doors: &Doors, path: &Path, printer: &Printer) -> Result<Self, Trouble> {
+    pub(crate) async fn look_at(doors: &Doors, path: &Path) -> Result<Self, Trouble> {
         let kept = Kept::open(doors, path).map_err(Trouble::Invalid)?;
+        let _at = doors.at(FINDING);
         let client = hypervisor::reach(&kept).await.map_err(Trouble::Failed)?;
         let site = Site::of(&kept.castle);
-        Ok(Self::at(kept, client, site).aloud_on(printer).looking())
+        Ok(Self::at(kept, client, site).looking())
     }
 
     /// The same for whoever plans: also where nothing is yet, not even a datacenter to be embedded in.
     pub(crate) async fn plan_at(doors: &Doors, path: &Path, printer: &mut Printer) -> Result<Self, Trouble> {
         let kept = Kept::open(doors, path).map_err(Trouble::Invalid)?;
         let Some(foreseen) = hypervisor::foreseen(&kept).map_err(Trouble::Failed)? else {
-            return Self::look_at(doors, path, printer).await;
+            return Self::look_at(doors, path).await;
         };
         printer.say("No embedded datacenter runs: planned is what castle up would do in a new one.");
-        Self::look_at(&foreseen, path, printer).await
+        Self::look_at(&foreseen, path).await
     }
 
     /// Where a castle is, whose hypervisor is reached like this.
@@ -130,15 +130,7 @@ impl Stand {
             furnishing: OnceCell::new(),
             begun: Mutex::default(),
             hush: Hush::default(),
-            since: None,
-            deadline: None,
-            aside: Aside::default(),
         }
-    }
-
-    /// Says on this printer what takes so long, whoever holds it.
-    pub(crate) fn aloud_on(self, printer: &Printer) -> Self {
-        Self { aside: printer.aside(), ..self }
     }
 
     /// Changes nothing, and keeps nothing.
@@ -149,12 +141,6 @@ impl Stand {
     /// Takes manifests from this mirror.
     pub(crate) fn with_mirror(self, mirror: Option<&Path>) -> Self {
         Self { mirror: mirror.map(Path::to_owned), ..self }
-    }
-
-    /// Works so long at most, from now on.
-    pub(crate) fn within(self, timeout: Option<Duration>) -> Self {
-        let now = self.kept.clock().monotonic();
-        Self { since: timeout.map(|_| now), deadline: timeout.map(|timeout| now + timeout), ..self }
     }
 
     /// Finds secrets, and mints none: for whoever wants to know again what stands.
@@ -188,29 +174,17 @@ impl Stand {
 
     /// What is put into the cluster: gathered once.
     pub(crate) async fn furnishing(&self) -> Result<&Furnishing, Trouble> {
-        let told = |now: Duration| {
-            Some(format!("Still gathering manifests, vault and repository, for {} by now", spoken(now)))
-        };
         let gathered = async {
-            let gathering = Furnishing::of(&self.kept, self.mirror.as_deref(), self.only_looks);
-            match self.left() {
-                None => gathering.await,
-                Some(left) => match deadline(self.kept.clock(), left, gathering).await {
-                    Ok(gathered) => gathered,
-                    Err(_) => Err(Trouble::Failed(
-                        "stopped (--timeout): what is put into the cluster was not gathered by then\n  next: run the \
-                         same command again, with more time"
-                            .to_owned(),
-                    )),
-                },
-            }
+            let _at = self.kept.doors.at("gathering manifests, vault and repository");
+            Furnishing::of(&self.kept, self.mirror.as_deref(), self.only_looks).await
         };
-        self.furnishing.get_or_try_init(|| self.aloud(told, gathered)).await
+        self.furnishing.get_or_try_init(|| gathered).await
     }
 
     /// Has the castle's vault let castle in, if there is one: whoever cannot keep secrets there begins nothing.
     pub(crate) async fn knock(&self) -> Result<(), Trouble> {
         let Some(chamber) = self.kept.chamber().map_err(Trouble::Failed)? else { return Ok(()) };
+        let _at = self.kept.doors.at(format!("asking the vault whether it lets castle in ({})", chamber.address()));
         let mut waits = KNOCKING.into_iter();
         loop {
             let Err(error) = chamber.vault.whoami().await else { return Ok(()) };
@@ -220,6 +194,11 @@ impl Stand {
                 _ => return Err(fault.into()),
             }
         }
+    }
+
+    /// From here on, until what is returned is dropped, this is looked at where the hypervisor is.
+    pub(crate) fn looking_at(&self, what: &str) -> At {
+        self.kept.doors.at(format!("looking at {what} at {}", self.client.whereabouts()))
     }
 
     /// What the steps of this castle share.
@@ -241,6 +220,7 @@ impl Stand {
     /// A castle that stands by its record and is not seen here is told before anything else: whoever looks in the wrong place is not to make
     /// room there.
     pub(crate) async fn lay_out(&self, ground: &Ground, room: &Strongroom) -> Result<(Survey, Vec<Placed>), Trouble> {
+        let _at = self.looking_at("hosts, storages and guests");
         let survey = survey(ground, &self.site).await?;
         match self.assign(&survey) {
             Ok(placed) => Ok((survey, placed)),
@@ -280,6 +260,7 @@ impl Stand {
         (patience, rolling): (Duration, &Rolling),
     ) -> Result<Graph, Trouble> {
         let (castle, nodes) = (&self.kept.castle, &self.kept.nodes);
+        let _at = self.kept.doors.at("gathering what is known of the castle");
         let remembered = self.remembered(ground, room, survey, patience != LOOKING).await?;
         let has_begun = remembered.began.is_some();
         // Of what has not begun, nobody misses anything.
@@ -418,7 +399,10 @@ impl Stand {
     pub(crate) fn wire(&self, patience: Duration) -> Wire {
         let doors = &self.kept.doors;
         let (dial, clock, hush) = (doors.dial(REACHING), doors.clock.clone(), self.hush.clone());
-        Wire { dial, clock, is_plain: doors.is_plain(), patience, hush }
+        let client = self.client.clone();
+        let ahead = Arc::new(move || client.clock_ahead());
+        let third = Some(Third { whose: format!("Proxmox ({})", self.client.host()), ahead });
+        Wire { dial, clock, is_plain: doors.is_plain(), patience, hush, third }
     }
 
     /// The nodes and where they are, for programs and for the state.

@@ -72,6 +72,11 @@ impl Chamber {
         Ok(Some(Self { resolver: Resolver::new(vault.clone()), vault, path, inside }))
     }
 
+    /// Where it is, for people.
+    pub(crate) fn address(&self) -> &str {
+        &self.inside.address
+    }
+
     /// What an entry of the castle's folder holds.
     pub(crate) async fn secret(&self, name: &str) -> Result<Secret, String> {
         let reference = Reference::new(&self.path, name);

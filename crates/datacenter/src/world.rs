@@ -46,6 +46,8 @@ pub(crate) struct World {
     pub(crate) now: Duration,
     /// What the calendar said at the beginning of time, in seconds since 1970.
     pub(crate) calendar: Duration,
+    /// By how many seconds the clock of the hypervisor is ahead.
+    pub(crate) hypervisor_ahead: i64,
     /// The clock of clients who live in another time.
     pub(crate) clients: Option<Arc<dyn Clock>>,
     pub(crate) version: Version,
@@ -98,6 +100,7 @@ impl World {
             now,
             calendar: calendar.saturating_sub(now),
             clients: None,
+            hypervisor_ahead: 0,
             version: blueprint.version,
             cluster: blueprint.cluster,
             stores: Stores::new(&blueprint.storages, &blueprint.hosts),

@@ -14,10 +14,12 @@ use castle_proxmox::steps::{
 use castle_seams::BoxFuture;
 use castle_spec::model::Cni;
 use castle_spec::{Castle, Node};
+use futures_util::future::ready;
+use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::placement::Placed;
 use crate::site::Site;
-use crate::survey::Survey;
+use crate::survey::{AT_ONCE, Survey};
 use crate::turns::Rolling;
 
 pub use departing::{leaving, shrink, unnamed_control_planes};
@@ -234,55 +236,54 @@ pub async fn elsewhere(ground: &Ground, guests: &Guests) -> Result<Vec<Doomed>, 
     Ok(found)
 }
 
+/// Looks at many guests at once, for one whose host does not answer is not to hold up the others; told in their order.
 async fn look_at<'g>(ground: &Ground, rows: impl Iterator<Item = &'g Guest>) -> Result<Vec<Doomed>, Fault> {
-    let mut found = Vec::new();
-    for row in rows {
-        let vmid = row.vmid;
-        let called = row.name.clone().unwrap_or_default();
-        let of = |name: String, whose, is_template| Doomed {
-            vmid,
-            name,
-            host: row.host.clone(),
-            is_template,
-            is_protected: false,
-            whose,
-        };
-        if !row.is_machine {
-            found.push(of(called, Whose::Unmarked, row.shows_template));
-            continue;
-        }
-        let config = match ground.client.config(&row.host, vmid).await {
-            // Whoever only looks does not wait for it. What castle never made here is somebody else's.
-            Ok(Some(config)) if config.is_placeholder() && config.description().is_empty() => {
-                let may_be_ours = ground.record.as_ref().is_none_or(|record| record.vmids.contains(&vmid));
-                let whose = if may_be_ours { Whose::Unfinished } else { Whose::Unmarked };
-                found.push(of(called, whose, row.shows_template));
-                continue;
-            }
-            Ok(Some(config)) => config,
-            Ok(None) => continue,
-            // Its host does not answer: whose it is, the list alone tells. It is read before anything is done to it.
-            Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => {
-                let is_ours = row.tags.is_superset(&Mark::tags_of(&ground.castle));
-                let whose = if is_ours { Whose::Ours } else { Whose::Unmarked };
-                found.push(of(called, whose, row.shows_template));
-                continue;
-            }
-            Err(refusal) => return Err(refusal.into()),
-        };
-        let is_template = config.is_template();
-        let called = config.get("name").map_or(called, str::to_owned);
-        let guest = match ground.owner(vmid, &config).await? {
-            Owner::Ours(mark) | Owner::Earlier(mark) => of(mark.name, Whose::Ours, is_template),
-            Owner::Later(mark) => of(mark.name, Whose::Later(mark.castle.generation), is_template),
-            Owner::Other(mark) => of(format!("{called} of {}", mark.castle.name), Whose::Others, is_template),
-            Owner::Copy(mark) => of(called, Whose::Copied(mark.place.vmid), is_template),
-            Owner::Unreadable(format) => of(called, Whose::Unreadable(format), is_template),
-            Owner::Stranger => of(called, Whose::Unmarked, is_template),
-        };
-        found.push(Doomed { is_protected: config.is_protected(), ..guest });
+    let looked = stream::iter(rows).map(async |row: &Guest| look_at_one(ground, row).await).buffered(AT_ONCE);
+    looked.try_filter_map(|found| ready(Ok(found))).try_collect().await
+}
+
+async fn look_at_one(ground: &Ground, row: &Guest) -> Result<Option<Doomed>, Fault> {
+    let vmid = row.vmid;
+    let called = row.name.clone().unwrap_or_default();
+    let of = |name: String, whose, is_template| Doomed {
+        vmid,
+        name,
+        host: row.host.clone(),
+        is_template,
+        is_protected: false,
+        whose,
+    };
+    if !row.is_machine {
+        return Ok(Some(of(called, Whose::Unmarked, row.shows_template)));
     }
-    Ok(found)
+    let config = match ground.client.config(&row.host, vmid).await {
+        // Whoever only looks does not wait for it. What castle never made here is somebody else's.
+        Ok(Some(config)) if config.is_placeholder() && config.description().is_empty() => {
+            let may_be_ours = ground.record.as_ref().is_none_or(|record| record.vmids.contains(&vmid));
+            let whose = if may_be_ours { Whose::Unfinished } else { Whose::Unmarked };
+            return Ok(Some(of(called, whose, row.shows_template)));
+        }
+        Ok(Some(config)) => config,
+        Ok(None) => return Ok(None),
+        // Its host does not answer: whose it is, the list alone tells. It is read before anything is done to it.
+        Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => {
+            let is_ours = row.tags.is_superset(&Mark::tags_of(&ground.castle));
+            let whose = if is_ours { Whose::Ours } else { Whose::Unmarked };
+            return Ok(Some(of(called, whose, row.shows_template)));
+        }
+        Err(refusal) => return Err(refusal.into()),
+    };
+    let is_template = config.is_template();
+    let called = config.get("name").map_or(called, str::to_owned);
+    let guest = match ground.owner(vmid, &config).await? {
+        Owner::Ours(mark) | Owner::Earlier(mark) => of(mark.name, Whose::Ours, is_template),
+        Owner::Later(mark) => of(mark.name, Whose::Later(mark.castle.generation), is_template),
+        Owner::Other(mark) => of(format!("{called} of {}", mark.castle.name), Whose::Others, is_template),
+        Owner::Copy(mark) => of(called, Whose::Copied(mark.place.vmid), is_template),
+        Owner::Unreadable(format) => of(called, Whose::Unreadable(format), is_template),
+        Owner::Stranger => of(called, Whose::Unmarked, is_template),
+    };
+    Ok(Some(Doomed { is_protected: config.is_protected(), ..guest }))
 }
 
 /// Guests anywhere that somebody has copied from guests of this castle. Their tags tell of whom they are copies, so only these are read: mostly
@@ -291,18 +292,18 @@ pub async fn copies(ground: &Ground, guests: &Guests) -> Vec<Doomed> {
     let tags = Mark::tags_of(&ground.castle);
     let is_suspect =
         |row: &&Guest| row.is_machine && row.lock.is_none() && row.tags.is_superset(&tags) && row.looks_copied();
-    let mut copies = Vec::new();
-    for row in guests.values().filter(is_suspect) {
+    let copied = async |row: &Guest| {
         let (vmid, host) = (row.vmid, row.host.clone());
-        let Ok(Some(config)) = ground.client.config(&host, vmid).await else { continue };
-        let Ok(Owner::Copy(mark)) = ground.owner(vmid, &config).await else { continue };
-        if mark.castle.name == ground.castle.name && mark.castle.lineage == ground.castle.lineage {
-            let name = config.get("name").unwrap_or_default().to_owned();
-            let (is_template, is_protected) = (config.is_template(), config.is_protected());
-            copies.push(Doomed { vmid, name, host, is_template, is_protected, whose: Whose::Copied(mark.place.vmid) });
-        }
-    }
-    copies
+        let config = ground.client.config(&host, vmid).await.ok()??;
+        let Ok(Owner::Copy(mark)) = ground.owner(vmid, &config).await else { return None };
+        let is_ours = mark.castle.name == ground.castle.name && mark.castle.lineage == ground.castle.lineage;
+        let name = config.get("name").unwrap_or_default().to_owned();
+        let (is_template, is_protected) = (config.is_template(), config.is_protected());
+        let whose = Whose::Copied(mark.place.vmid);
+        is_ours.then_some(Doomed { vmid, name, host, is_template, is_protected, whose })
+    };
+    let suspects = guests.values().filter(is_suspect);
+    stream::iter(suspects).map(copied).buffered(AT_ONCE).filter_map(ready).collect().await
 }
 
 /// Finds the UUID that the hypervisor gave the firmware of a machine; nothing if it does not tell.

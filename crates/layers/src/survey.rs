@@ -13,7 +13,7 @@ use futures_util::future::{ready, try_join, try_join_all};
 use crate::site::Site;
 
 /// How many guests are asked about at once.
-const AT_ONCE: usize = 16;
+pub(crate) const AT_ONCE: usize = 16;
 
 /// What was seen of the site.
 #[derive(Debug)]

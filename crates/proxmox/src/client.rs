@@ -4,13 +4,15 @@ mod look;
 mod task;
 mod token;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
-use castle_http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use castle_http::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
 use castle_http::{Answer, Ask, Endpoint, Failure, Method, Trust, TrustError};
 use castle_seams::{Clock, Dial};
 use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
 use tokio::sync::OnceCell;
 
 use crate::model::{ErrorClass, Form, Refusal};
@@ -42,6 +44,9 @@ pub struct Client {
     clock: Arc<dyn Clock>,
     cluster: OnceCell<Option<String>>,
     whereabouts: String,
+    host: String,
+    /// By how many seconds its clock was ahead when it last answered.
+    ahead: Mutex<Option<i64>>,
 }
 
 impl std::fmt::Debug for Client {
@@ -58,11 +63,19 @@ impl Client {
     /// [`TrustError`] if no certificate can be judged by what is trusted.
     pub fn new(access: Access, dial: Arc<dyn Dial>, clock: Arc<dyn Clock>) -> Result<Self, TrustError> {
         let Access { mut endpoint, trust, token } = access;
-        let whereabouts = format!("{} as {}", endpoint.host, token.name());
+        let (host, whereabouts) = (endpoint.host.clone(), format!("{} as {}", endpoint.host, token.name()));
         endpoint.base = format!("{}/api2/json", endpoint.base);
         let http = castle_http::Client::new(endpoint, &trust, dial, clock.clone())?;
         let http = http.with_deadline(DEADLINE).with_limit(LIMIT);
-        Ok(Self { http, authorization: token.header(), clock, cluster: OnceCell::new(), whereabouts })
+        Ok(Self {
+            http,
+            authorization: token.header(),
+            clock,
+            cluster: OnceCell::new(),
+            whereabouts,
+            host,
+            ahead: Mutex::default(),
+        })
     }
 
     /// Asks for something. `subject` says for what, in the words that a person would use.
@@ -116,6 +129,9 @@ impl Client {
             };
             refusal(class, failure.to_string())
         })?;
+        if let Some(ahead) = ahead(&answer.headers, self.clock.wall()) {
+            *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+        }
         let body: Option<Value> = serde_json::from_slice(&answer.body).ok();
         let status = answer.status.as_u16();
         if !answer.status.is_success() {
@@ -134,11 +150,30 @@ impl Client {
         &self.whereabouts
     }
 
+    /// The host that it asks.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// By how many seconds that host's clock was ahead of the one here when it last answered, if it has. Every answer tells, to whomever.
+    #[must_use]
+    pub fn clock_ahead(&self) -> Option<i64> {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What tells the time of this client.
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
     }
+}
+
+/// By how many seconds the clock of whoever sent these is ahead of this moment.
+fn ahead(headers: &HeaderMap, now: SystemTime) -> Option<i64> {
+    let there = OffsetDateTime::parse(headers.get(DATE)?.to_str().ok()?, &Rfc2822).ok()?.unix_timestamp();
+    let here = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
+    there.checked_sub_unsigned(here)
 }
 
 /// What Proxmox says about a refusal: the whole message where the body has it, else the words after the status, and the
@@ -163,4 +198,19 @@ pub(crate) fn part(text: &str) -> String {
     crate::model::encode(&mut encoded, text);
     // A part that means another folder is none of Proxmox' names.
     if encoded.chars().all(|letter| letter == '.') { encoded.replace('.', "%2E") } else { encoded }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_of_an_answer_tells_the_clock_of_who_sent_it() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let told = |date: &'static str| ahead(&[(DATE, HeaderValue::from_static(date))].into_iter().collect(), now);
+        assert_eq!(told("Sun, 06 Nov 1994 08:49:37 GMT"), Some(0));
+        assert_eq!(told("Sun, 06 Nov 1994 10:49:37 GMT"), Some(7200));
+        assert_eq!(told("Sat, 05 Nov 1994 08:49:37 GMT"), Some(-86_400));
+        assert_eq!((told("soon"), ahead(&HeaderMap::new(), now)), (None, None));
+    }
 }

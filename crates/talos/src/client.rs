@@ -220,6 +220,7 @@ impl Node {
             call: call.name,
             sentence: trouble.sentence,
             changes: call.changes,
+            lead: trouble.lead,
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::client::{Contact, Hush, Node, PORT, Trust};
 
 pub use answers::Answers;
 pub use bootstrap::{Begun, Bootstrap, Quorum, holder};
+pub use clocks::Third;
 pub use configure::{APPLY, Compose, Configure, Configured, Configuring, How, Machine, Objection, Sight};
 pub use etcd::{Remembered, UNSEEN, alone, keep_a_copy};
 pub use identity::MachineUuid;
@@ -41,6 +42,8 @@ pub struct Wire {
     pub patience: Duration,
     /// The nodes that did not answer whoever only looks.
     pub hush: Hush,
+    /// A third clock, which tells whose is wrong where two differ.
+    pub third: Option<Third>,
 }
 
 /// A node by its name and address.

@@ -98,7 +98,7 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
             "generation": generation, "problems": problems}));
         Ok(Exit::Done)
     };
-    let exit = while_held(&kept.doors.hand, &held.lease, work).await;
+    let exit = while_held(&kept.doors, &held.lease, work).await;
     let _ = held.lease.release().await;
     exit
 }
@@ -117,6 +117,7 @@ async fn hidden(stand: &Stand, survey: &Survey) -> Result<BTreeSet<u32>, Trouble
 /// Holds that neither what stands nor what is in the vault is of a later life than the one that is known, and that marks can be read.
 async fn not_later(stand: &Stand, identity: &Identity) -> Result<(), Trouble> {
     let ground = stand.ground(&identity.castle, false);
+    let _at = stand.looking_at("guests");
     let found = platform::found(&ground).await?;
     if let Some((guest, format)) = found.iter().find_map(|guest| match guest.whose {
         Whose::Unreadable(format) => Some((guest, format)),

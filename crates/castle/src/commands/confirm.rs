@@ -14,8 +14,7 @@ pub(crate) fn confirmed(question: &str, yes: bool, printer: &mut Printer) -> boo
         return false;
     }
     printer.complain(&format!("{question} Type yes to go on:"));
-    let mut answer = String::new();
-    input.lock().read_line(&mut answer).is_ok() && answer.trim() == "yes"
+    answered(printer).is_some_and(|answer| answer.trim() == "yes")
 }
 
 /// Whether someone at a terminal types just this.
@@ -25,6 +24,13 @@ pub(crate) fn typed(question: &str, expected: &str, printer: &mut Printer) -> bo
         return false;
     }
     printer.complain(&format!("{question} Type {expected} to go on:"));
+    answered(printer).is_some_and(|answer| answer.trim() == expected)
+}
+
+/// What is typed. Nobody is silent while somebody thinks.
+fn answered(printer: &Printer) -> Option<String> {
     let mut answer = String::new();
-    input.lock().read_line(&mut answer).is_ok() && answer.trim() == expected
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    printer.voice().was_heard();
+    read.is_ok().then_some(answer)
 }

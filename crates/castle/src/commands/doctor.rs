@@ -116,7 +116,9 @@ async fn visit(stand: Stand, probe_addresses: bool, path: &Path, printer: &mut P
         dial: dial.as_ref(),
         probe_addresses,
     };
+    let at = stand.looking_at("what the castle needs");
     let mut findings = examine(case).await;
+    drop(at);
     for finding in findings.iter_mut().filter(|it| it.check == "certificate" && it.verdict == Verdict::Wrong) {
         if let Some(Ok(fingerprint)) = fingerprint_seen(kept).await {
             finding.evidence = format!("{}; the fingerprint of what is there: {fingerprint}", finding.evidence);
@@ -180,6 +182,7 @@ async fn vault(kept: &Kept) -> Option<Finding> {
         Ok(chamber) => chamber?,
         Err(why) => return Some(Finding::wrong("vault", "", why)),
     };
+    let _at = kept.doors.at(format!("asking the vault whether it lets castle in ({})", chamber.address()));
     Some(match chamber.vault.whoami().await {
         Ok(account) => Finding::well("vault", account.place, "lets castle in"),
         Err(error) => {

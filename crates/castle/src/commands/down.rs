@@ -81,7 +81,8 @@ fn time(text: &str, longest: u64) -> Option<Duration> {
 }
 
 pub(crate) async fn down(args: &DownArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::open(doors, &args.path, printer).await?.within(args.timeout);
+    doors.within(args.timeout);
+    let stand = Stand::open(doors, &args.path, printer).await?;
     let name = stand.kept.castle.castle.as_str();
     if let Some(other) = args.forget_secrets.as_ref().filter(|given| *given != name) {
         return Err(Trouble::Invalid(format!("--forget-secrets {other}: the castle is called {name}")));
@@ -121,7 +122,9 @@ pub(crate) async fn doomed(stand: &Stand, castle: &CastleId, keep_image: bool) -
         Err(StateError::Store(error)) => return Err(Trouble::of(&error)),
         recorded => recorded.ok().flatten(),
     };
+    let at = stand.looking_at("guests");
     let mut found = platform::found(&stand.ground_of(castle, recorded.as_ref())).await?;
+    drop(at);
     for guest in &found {
         let subject = format!("VM {} ({}) on {}", guest.vmid, guest.name, guest.host);
         match guest.whose {

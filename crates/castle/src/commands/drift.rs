@@ -59,7 +59,7 @@ impl Drifted {
 }
 
 pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::look_at(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
+    let stand = Stand::look_at(doors, &args.path).await?.with_mirror(args.mirror.as_deref());
     stand.knock().await?;
     // What can be looked at is, and that the rest was not is an error all the same.
     let unseen = stand.furnishing().await.err().map(|trouble| trouble.told().to_owned());
@@ -82,6 +82,8 @@ pub(crate) async fn drift(args: &DriftArgs, doors: &Doors, printer: &mut Printer
             tell(&stand, &report, &now, (obstacle.as_ref(), unseen), printer);
             last = Some(now);
         }
+        // Nobody waits for what may happen.
+        let _hushed = doors.voice.hushed();
         stand.kept.doors.clock.sleep(EVERY).await;
     }
 }

@@ -165,6 +165,7 @@ impl Move<'_> {
         let kept = self.kept;
         let never = || Trouble::Failed(kept.unknown());
         let castle = kept.castle_id().await.map_err(Trouble::Failed)?.ok_or_else(never)?;
+        let _at = kept.doors.at("asking the cluster's API");
         let api = self.reached().api()?;
         let keys = match self.to {
             Keeper::Castle => self.objects.iter().map(Object::key).collect(),
@@ -194,7 +195,7 @@ impl Move<'_> {
             }
             self.drive(&castle, &held.lease, printer).await
         };
-        let driven = while_held(&kept.doors.hand, &held.lease, work).await;
+        let driven = while_held(&kept.doors, &held.lease, work).await;
         // A lease that cannot be given back runs out by itself.
         let _ = held.lease.release().await;
         let driven = driven?;

@@ -20,6 +20,7 @@ pub(crate) struct KubeconfigArgs {
 }
 
 pub(crate) async fn kubeconfig(args: &KubeconfigArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let _hushed = args.issue.hush(doors, printer);
     let kept = Kept::open(doors, &args.issue.path).map_err(Trouble::Invalid)?;
     let bundle = bundle(&kept).await?;
     let address = api_address(&kept.castle, &kept.nodes);

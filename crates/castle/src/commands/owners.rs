@@ -58,6 +58,7 @@ pub(crate) async fn owners(args: &OwnersArgs, outside: &Doors, printer: &mut Pri
         return Err(Trouble::Invalid("name an object as KIND/NAME: deployment/coredns".to_owned()));
     }
     let kept = Kept::open(outside, &path).map_err(Trouble::Invalid)?;
+    let _at = outside.at("asking the cluster's API");
     let api = connect(&kept).await?;
     let served = api.discover().await.map_err(|trouble| unreached(&kept, &trouble))?;
     let is_in = |ownership: &Ownership| args.namespace.as_ref().is_none_or(|own| *own == ownership.key.namespace);

@@ -114,8 +114,8 @@ impl Times {
 
 pub(crate) async fn rebirth(args: &RebirthArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
     let begun = doors.clock.monotonic();
+    doors.within(args.timeout);
     let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
-    let stand = stand.within(args.timeout);
     let kept = &stand.kept;
     let identity = stand.identify().await?;
     let noted = find(kept, printer).await?.filter(|begun| begun.is_about(&identity.castle));

@@ -44,7 +44,7 @@ pub(crate) struct StatusArgs {
 }
 
 pub(crate) async fn status(args: &StatusArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
-    let stand = Stand::look_at(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
+    let stand = Stand::look_at(doors, &args.path).await?.with_mirror(args.mirror.as_deref());
     // What can be looked at is, and that the rest was not is told.
     let unseen = stand.furnishing().await.err().map(|trouble| trouble.told().to_owned());
     if let Some(why) = &unseen {

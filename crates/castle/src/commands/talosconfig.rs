@@ -21,6 +21,7 @@ pub(crate) struct TalosconfigArgs {
 }
 
 pub(crate) async fn talosconfig(args: &TalosconfigArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    let _hushed = args.issue.hush(doors, printer);
     let kept = Kept::open(doors, &args.issue.path).map_err(Trouble::Invalid)?;
     let bundle = bundle(&kept).await?;
     let addresses = |keep: fn(&&Node) -> bool| -> Vec<String> {

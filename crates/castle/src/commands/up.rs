@@ -73,8 +73,9 @@ impl UpArgs {
 }
 
 pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> Result<Exit, Trouble> {
+    doors.within(args.timeout);
     let stand = Stand::open(doors, &args.path, printer).await?.with_mirror(args.mirror.as_deref());
-    let stand = stand.with_removal(&args.remove)?.within(args.timeout);
+    let stand = stand.with_removal(&args.remove)?;
     let planned = args.plan.as_ref().map(|file| Planned::read(stand.kept.doors.disk.as_ref(), file)).transpose()?;
     let deep = planned.as_ref().map_or(args.deep, |planned| planned.deep);
     let kept = &stand.kept;
@@ -123,9 +124,6 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
     }
 
     kept.seal_anew().await.map_err(Trouble::Failed)?;
-    if let Some(silent) = kept.silent_holder().await {
-        printer.complain_to_people(&silent);
-    }
     let first_seen = identity.seen_epoch;
     let held = kept.lease(Taking::Politely, first_seen).await?;
     let work = async {
@@ -198,7 +196,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         }
         Ok(exit)
     };
-    let exit = while_held(&kept.doors.hand, &held.lease, work).await;
+    let exit = while_held(&kept.doors, &held.lease, work).await;
     // A lease that cannot be given back runs out by itself.
     let _ = held.lease.release().await;
     exit
@@ -222,6 +220,7 @@ fn refuse(stand: &Stand, look: &Report, layers: &Chosen, printer: &mut Printer) 
 
 /// Refuses to make machines with addresses at which another cluster answers.
 async fn keep_off(stand: &Stand, survey: &Survey, printer: &mut Printer) -> Result<(), Trouble> {
+    let _at = stand.kept.doors.at("asking whether somebody has the addresses of new nodes");
     let occupied = addresses::occupied(stand, survey).await;
     if occupied.is_empty() {
         return Ok(());

@@ -38,7 +38,9 @@ pub(crate) async fn wipe(args: &WipeArgs, doors: &Doors, printer: &mut Printer) 
     let mut identity =
         if stand.is_nameless().await { stand.identify_by_marks().await? } else { stand.identify().await? };
     let ground = stand.ground(&identity.castle, false);
+    let at = stand.looking_at("guests");
     let within = platform::found(&ground).await?;
+    drop(at);
     let goes = |guest: &&Doomed| match guest.whose {
         Whose::Ours | Whose::Unfinished => true,
         Whose::Unmarked => args.force_range,

@@ -32,7 +32,7 @@ pub(crate) struct Held {
 
 impl Kept {
     /// Who seems to have died with the lease, and is watched for a while before it is taken from them; nothing if nobody did.
-    pub(crate) async fn silent_holder(&self) -> Option<String> {
+    async fn silent_holder(&self) -> Option<String> {
         let (holder, _) = look(self.store.as_ref(), &self.key()).await.ok()??;
         let now = self.clock().wall();
         let is_elsewhere = self.machine().map_or(true, |machine| machine != holder.machine);
@@ -58,6 +58,12 @@ impl Kept {
             _ => Denied::Failed(with_way_out(&error)),
         })?;
         let machine = self.machine().map_err(|why| failed(&why))?;
+        let _at = self.doors.at(format!("taking the lease of {}", self.name()));
+        if taking == Taking::Politely
+            && let Some(silent) = self.silent_holder().await
+        {
+            self.doors.voice.complain_to_people(&silent);
+        }
         let applicant = Applicant { owner: self.owner(), machine, seen_epoch };
         let doors = (self.doors.clock.clone(), self.doors.entropy.as_ref());
         let lease = Lease::take(self.store.clone(), &self.key(), doors, &applicant, taking).await;

@@ -14,6 +14,7 @@ mod of_records;
 mod of_remains;
 mod of_restarts;
 mod of_sight;
+mod of_silence;
 mod of_the_site;
 mod of_traits;
 mod of_versions;

@@ -234,6 +234,7 @@ impl Life {
             variables: Variables::These(self.script.variables.clone()),
             around: Around::Room(Arc::new(room)),
             hand: Arc::default(),
+            voice: Arc::default(),
         }
     }
 
@@ -317,7 +318,9 @@ impl Life {
     }
 
     async fn perform(&self, words: &[&str], doors: &Doors, pulse: &Pulse) -> Told {
-        let (mut printer, begun) = (Printer::into_memory(), self.clock.monotonic());
+        let begun = self.clock.monotonic();
+        let is_for_programs = words.contains(&"--json");
+        let mut printer = if is_for_programs { Printer::into_memory_of_objects() } else { Printer::into_memory() };
         let folder = self.script.file.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
         let mirror = self.script.mirror.as_ref().map(|mirror| mirror.to_string_lossy().into_owned());
         let takes_mirror = ["up", "plan", "status", "drift", "rebirth"];

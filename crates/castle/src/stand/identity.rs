@@ -1,11 +1,15 @@
 //! Which castle it is: as its store remembers, or else as its guests and its vault say.
 
 use castle_engine::{CastleId, Fault, lineage};
-use castle_proxmox::model::{ErrorClass, Guest, Mark, Owner, Refusal, Role};
+use castle_proxmox::model::{Config, ErrorClass, Guest, Mark, Owner, Refusal, Role};
 use castle_secrets::vault::keep::Shelf;
+use futures_util::{StreamExt, stream};
 
 use super::{Stand, Trouble, UNBORN};
 use crate::output::Printer;
+
+/// How many guests are asked about at once: a host that does not answer costs the time of one question.
+const AT_ONCE: usize = 16;
 
 /// Which castle it is, and how that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +37,7 @@ impl Stand {
     /// Where the store does not say, its machines do; an image alone does not tell the life, for it outlives lives, and neither do machines
     /// alone: the vault may have been left by a later one.
     pub(crate) async fn identify(&self) -> Result<Identity, Trouble> {
+        let _at = self.kept.doors.at(format!("reading which castle it is in {}", self.kept.place));
         if let Some(castle) = self.kept.castle_id().await.map_err(Trouble::Failed)? {
             return Ok(Identity { castle, is_stored: true, is_born: true, seen_epoch: 0, told_by: "the state" });
         }
@@ -41,6 +46,7 @@ impl Stand {
 
     /// The same for whoever does without the store.
     pub(crate) async fn identify_by_marks(&self) -> Result<Identity, Trouble> {
+        let _at = self.looking_at("the marks of guests");
         let name = self.kept.key();
         let marks = self.marks(&name).await?;
         let in_vault = self.kept_in_vault(&name).await;
@@ -74,8 +80,12 @@ impl Stand {
         let mut unread: Option<Refusal> = None;
         for rows in [within, elsewhere] {
             let mut marks: Vec<Mark> = Vec::new();
-            for row in rows {
-                let config = match self.client.config(&row.host, row.vmid).await {
+            let asked = stream::iter(rows)
+                .map(async |row: &Guest| (row, self.client.config(&row.host, row.vmid).await))
+                .buffered(AT_ONCE);
+            let asked: Vec<(&Guest, Result<Option<Config>, Refusal>)> = asked.collect().await;
+            for (row, config) in asked {
+                let config = match config {
                     // Its host does not answer; the others tell as well.
                     Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => {
                         unread = Some(refusal);

@@ -3,16 +3,18 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
-use castle_engine::{Alone, CastleId, Chosen, Event, Graph, Lease, Listener, Report, Seal, Tools, Wanted, run};
+use castle_engine::{
+    Alone, CastleId, Chosen, EVENT_VERSION, Event, Graph, Lease, Listener, Report, Seal, Tools, Wanted, run,
+};
 
 use super::{Stand, Trouble};
-use crate::drive::{Driven, QUIET, Running, Setting, drive, line};
-use crate::hand::Hand;
+use crate::doors::Doors;
+use crate::drive::{Driven, Running, Setting, drive, line};
 use crate::masking;
 use crate::output::Printer;
+use crate::voice::Still;
 
 /// What a run is held to.
 #[derive(Default)]
@@ -72,49 +74,33 @@ impl Stand {
             seal,
             signals: &signals,
         };
-        let before = self.since.map_or(Duration::ZERO, |begun| doors.clock.monotonic().saturating_sub(begun));
-        Ok(Driven { before, ..drive(graph, setting, printer).await? })
+        let before =
+            doors.hand.bounds().map_or(Duration::ZERO, |(begun, _)| doors.clock.monotonic().saturating_sub(begun));
+        let driven = drive(graph, setting, printer).await;
+        // What was done is noted down and told, whatever the time.
+        doors.hand.grant(doors.clock.monotonic());
+        Ok(Driven { before, ..driven? })
     }
 
     /// How much of its time is left to a verb that was given one.
     pub(crate) fn left(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_sub(self.kept.clock().monotonic()))
-    }
-
-    /// Works, and says every now and then what takes so long.
-    pub(crate) async fn aloud<T>(&self, what: impl Fn(Duration) -> Option<String>, work: impl Future<Output = T>) -> T {
-        let clock = self.kept.clock();
-        let begun = clock.monotonic();
-        let mut breaking_silence = pin!(async {
-            loop {
-                clock.sleep(QUIET).await;
-                if let Some(what) = what(clock.monotonic().saturating_sub(begun)) {
-                    self.aside.say(&what);
-                }
-            }
-        });
-        let mut work = pin!(work);
-        poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done),
-            Poll::Pending => {
-                // It never ends.
-                let _: Poll<()> = breaking_silence.as_mut().poll(context);
-                Poll::Pending
-            }
-        })
-        .await
+        let (_, until) = self.kept.doors.hand.bounds()?;
+        Some(until.saturating_sub(self.kept.clock().monotonic()))
     }
 
     /// Runs a graph without changing anything.
     pub(crate) async fn look(&self, graph: &Graph, castle: &CastleId) -> Report {
         let (clock, entropy) = (self.kept.doors.clock.as_ref(), self.kept.doors.entropy.as_ref());
-        let (fence, attentive) = (Alone { epoch: 0 }, Attentive::default());
-        let tools = Tools { clock, entropy, fence: &fence, listener: &attentive, signals: None, journal: None };
+        let (fence, attentive) = (Alone { epoch: 0 }, Arc::<Attentive>::default());
+        let tools = Tools { clock, entropy, fence: &fence, listener: &*attentive, signals: None, journal: None };
+        let voice = &self.kept.doors.voice;
+        let (heard, since, verb) = (attentive.clone(), clock.monotonic(), voice.begun());
+        let _at = voice.tells(move |now| heard.still(now, since, verb));
         // Whoever only looks does not wait for long.
         let retry =
             castle_engine::Retry { attempts: 3, first: Duration::from_millis(300), longest: Duration::from_secs(2) };
         let wanted = Wanted { retry, within: self.left(), ..Wanted::all(castle.clone()) };
-        masking::report(self.aloud(|now| attentive.longest(now), run(graph, tools, &wanted)).await)
+        masking::report(run(graph, tools, &wanted).await)
     }
 }
 
@@ -127,8 +113,12 @@ impl Attentive {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn longest(&self, now: Duration) -> Option<String> {
-        line(&self.running().longest(now)?, false).map(|line| format!("Still looking: {line}"))
+    /// What takes so long, of a look that began `since` in a verb that did before.
+    fn still(&self, now: Duration, since: Duration, verb: Duration) -> Option<Still> {
+        let what = self.running().longest(now.saturating_sub(since))?;
+        let line = line(&what, false)?;
+        let event = Event { version: EVENT_VERSION, at: now.saturating_sub(verb), what };
+        Some(Still::Looking { event: Box::new(event), line })
     }
 }
 
@@ -138,23 +128,20 @@ impl Listener for Attentive {
     }
 }
 
-/// Works while a lease is held: its heart beats meanwhile, and a signal that no run hears ends the work. That the lease is lost is for the fence to
+/// Works while a lease is held: its heart beats meanwhile, and a signal that no run hears ends the work, as does the end of the verb's time. That the lease is lost is for the fence to
 /// say, before the next effect.
 pub(crate) async fn while_held<T>(
-    hand: &Arc<Hand>,
+    doors: &Doors,
     lease: &Lease,
     work: impl Future<Output = Result<T, Trouble>>,
 ) -> Result<T, Trouble> {
-    let (mut work, mut beating) = (pin!(hand.heed(work)), pin!(lease.keep()));
+    let (mut work, mut beating) = (pin!(doors.heed(work)), pin!(lease.keep()));
     let mut is_lost = false;
     poll_fn(|context| {
         if !is_lost && beating.as_mut().poll(context).is_ready() {
             is_lost = true;
         }
-        match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done.unwrap_or(Err(Trouble::Interrupted))),
-            Poll::Pending => Poll::Pending,
-        }
+        work.as_mut().poll(context)
     })
     .await
 }

@@ -80,6 +80,10 @@ impl From<castle_proxmox::model::Refusal> for Trouble {
 
 /// The exit code of a verb; says why it did not come to its end, unless that has been said.
 pub(crate) fn end(verb: &str, ended: Result<Exit, Trouble>, printer: &mut Printer) -> Exit {
+    if ended.is_err() {
+        // It may have been part of another verb, which did not come to tell it.
+        printer.held_result();
+    }
     match ended {
         Ok(exit) | Err(Trouble::Said(exit)) => exit,
         Err(Trouble::Invalid(why)) => printer.invalid(verb, &why),

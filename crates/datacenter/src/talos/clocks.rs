@@ -33,6 +33,17 @@ fn shifted(time: Duration, ahead: i64) -> Duration {
     if ahead < 0 { time.saturating_sub(by) } else { time + by }
 }
 
+/// A time since 1970 as headers tell it.
+fn http_date(seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let days = seconds / DAY.as_secs();
+    let weekday = DAYS.get((days % 7) as usize).copied().unwrap_or_default();
+    let [year, month, day, hour, minute, second] = castle_seams::calendar(seconds);
+    let month = MONTHS.get((month as usize).saturating_sub(1)).copied().unwrap_or_default();
+    format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
+}
+
 impl World {
     /// How many seconds the clock of a node is ahead now.
     pub(crate) fn clock_ahead(&self, vmid: u32) -> i64 {
@@ -47,12 +58,21 @@ impl World {
     ///
     /// Where clients live in another time than the world, nodes do as they: what happens is as long ago, and now is their now.
     fn node_time(&self, vmid: u32, moment: Duration) -> Duration {
+        shifted(self.right_time(moment), self.clock_ahead_at(vmid, moment))
+    }
+
+    /// What a clock that is right said then, to whoever comes.
+    fn right_time(&self, moment: Duration) -> Duration {
         let now = self.clients.as_ref().and_then(|clock| clock.wall().duration_since(SystemTime::UNIX_EPOCH).ok());
-        let right = match now {
+        match now {
             Some(now) => now.saturating_sub(self.now.saturating_sub(moment)),
             None => self.calendar + moment,
-        };
-        shifted(right, self.clock_ahead_at(vmid, moment))
+        }
+    }
+
+    /// What time it is by the hypervisor, as the header of an answer tells it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+    pub(crate) fn hypervisor_date(&self) -> String {
+        http_date(shifted(self.right_time(self.now), self.hypervisor_ahead).as_secs())
     }
 
     /// The same, as answers tell it.
@@ -127,6 +147,13 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_are_written_as_headers_have_them() {
+        assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(http_date(951_827_696), "Tue, 29 Feb 2000 12:34:56 GMT");
+    }
 
     #[test]
     fn what_was_noted_before_a_shift_stays_as_it_was() {

@@ -34,6 +34,12 @@ impl Datacenter {
         world.touch();
     }
 
+    /// Puts the clock of the hypervisor ahead by so many seconds, or behind: what its answers are dated by. Together with [`Datacenter::shift_clock`]
+    /// of its nodes, that is a client whose own clock is wrong.
+    pub fn shift_hypervisor_clock(&self, ahead: i64) {
+        self.world().hypervisor_ahead = ahead;
+    }
+
     /// Lets a node whose clock was shifted reach a time server. What it noted before keeps the time that it had.
     pub fn settle_clock(&self, vmid: u32) {
         let mut world = self.world();

@@ -12,7 +12,8 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::ext::ReasonPhrase;
 use hyper::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderValue, SERVER, TRANSFER_ENCODING,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, DATE, HeaderMap, HeaderValue, SERVER,
+    TRANSFER_ENCODING,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -121,7 +122,8 @@ impl Line {
         if !self.datacenter.world().is_up(&self.host) {
             return Err(dropped());
         }
-        Ok(response(&reply, is_last))
+        let date = self.datacenter.world().hypervisor_date();
+        Ok(response(&reply, is_last, &date))
     }
 
     async fn handle(&self, raw: Raw) -> Result<Reply, Dropped> {
@@ -270,12 +272,15 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(Into::into)
 }
 
-fn response(reply: &Reply, is_last: bool) -> Response<Full<Bytes>> {
+fn response(reply: &Reply, is_last: bool, date: &str) -> Response<Full<Bytes>> {
     let body = reply.body.as_ref().map(|body| Bytes::from(body.to_string())).unwrap_or_default();
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     headers.insert(SERVER, HeaderValue::from_static("pve-api-daemon/3.0"));
+    if let Ok(date) = HeaderValue::from_str(date) {
+        headers.insert(DATE, date);
+    }
     if reply.body.is_some() {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json;charset=UTF-8"));
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use castle_engine::{Fault, Gate, Verdict};
+use castle_engine::{Class, Fault, Gate, Verdict};
 use castle_kubernetes::client::{Api, Scope};
 use castle_kubernetes::model::{Key, Kind, Object, condition};
 use castle_kubernetes::steps::{Expect, Present, Ready, Test, Unmet};
@@ -28,10 +28,18 @@ pub(super) struct Handover {
     handed: Handed,
     is_taken_for_open: bool,
     /// The newest commit, and when it was asked for.
-    newest: Mutex<Option<(Duration, Option<String>)>>,
+    newest: Mutex<Option<(Duration, Newest)>>,
     /// What the last look expected: its watches tell when to look again.
     asked: Mutex<Option<Arc<Ready>>>,
+    /// Whether Flux is refused the repository, as of the last look.
+    refused: Refused,
 }
+
+/// The newest commit, if it can be read from here; or why castle is refused it.
+type Newest = Result<Option<String>, Fault>;
+
+/// Where a look tells whether Flux is refused the repository.
+type Refused = Arc<Mutex<bool>>;
 
 /// Where a handover tells what Flux has applied, as of its last look.
 pub type Handed = Arc<Mutex<Option<Revision>>>;
@@ -43,7 +51,8 @@ fn held<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Handover {
     pub(super) fn new(head: Head, branch: &str, within: Duration, handed: Handed) -> Self {
         let (branch, is_taken_for_open) = (branch.to_owned(), false);
-        Self { head, branch, within, handed, is_taken_for_open, newest: Mutex::default(), asked: Mutex::default() }
+        let (newest, asked, refused) = (Mutex::default(), Mutex::default(), Refused::default());
+        Self { head, branch, within, handed, is_taken_for_open, newest, asked, refused }
     }
 
     pub(super) fn taken_for_open(self, is_taken_for_open: bool) -> Self {
@@ -56,12 +65,31 @@ impl Handover {
         let commit = match known {
             Some((_, commit)) => commit,
             None => {
-                let commit = (self.head)().await?;
-                *held(&self.newest) = Some((now, commit.clone()));
+                let commit = (self.head)().await;
+                // What may pass is asked again at once.
+                if commit.as_ref().err().is_none_or(Fault::is_final) {
+                    *held(&self.newest) = Some((now, commit.clone()));
+                }
                 commit
             }
         };
-        Ok(commit.map(|commit| format!("{}@sha1:{commit}", self.branch)))
+        Ok(commit?.map(|commit| format!("{}@sha1:{commit}", self.branch)))
+    }
+
+    /// What is to be said where castle itself is refused the repository, for good: if Flux is, too, nobody waits for it. Flux may yet have to try.
+    async fn without_newest(&self, needs: &(Arc<Api>, Arc<Present>), own: Fault) -> Result<Verdict<Revision>, Fault> {
+        let verdict = self.look(needs, None).await?;
+        let is_refused = *held(&self.refused);
+        match (verdict, is_refused) {
+            (Verdict::Closed(closed), true) => {
+                let evidence =
+                    format!("{}; castle itself is refused, too: {}: {}", closed.evidence, own.subject, own.evidence);
+                let next = format!("{}; then: {}", own.next, closed.next);
+                Err(Fault::new(Class::Final, closed.subject, evidence).next(next))
+            }
+            (Verdict::Closed(closed), false) => Ok(Verdict::Closed(closed)),
+            (Verdict::Open(_), _) => Err(own),
+        }
     }
 
     /// What Flux has applied, if that is the newest.
@@ -69,7 +97,7 @@ impl Handover {
         let (fetched_revision, applied) = (Arc::default(), Arc::default());
         let expects = match self.is_taken_for_open {
             true => Vec::new(),
-            false => vec![fetched(newest, &fetched_revision), first(fetched_revision, &applied)],
+            false => vec![fetched(newest, &fetched_revision, &self.refused), first(fetched_revision, &applied)],
         };
         let ready = Arc::new(Ready::new(expects, self.within));
         let verdict = ready.check(needs).await?;
@@ -88,7 +116,10 @@ impl Gate for Handover {
     fn check<'a>(&'a self, needs: &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Revision>, Fault>> {
         Box::pin(async move {
             let now = needs.0.clock().monotonic();
-            let newest = self.newest(now, false).await?;
+            let newest = match self.newest(now, false).await {
+                Err(fault) if fault.is_final() => return self.without_newest(needs, fault).await,
+                newest => newest?,
+            };
             let mut verdict = self.look(needs, newest.clone()).await?;
             // One that was asked for just now is still the newest.
             let is_old = held(&self.newest).as_ref().is_none_or(|(at, _)| *at < now);
@@ -130,9 +161,10 @@ pub(super) fn critical(name: &str, within: Duration, is_taken_for_open: bool) ->
 }
 
 /// That Flux has fetched the newest commit; tells what it has fetched.
-fn fetched(newest: Option<String>, revision: &Arc<Mutex<String>>) -> Expect {
-    let told = revision.clone();
+fn fetched(newest: Option<String>, revision: &Arc<Mutex<String>>, refused: &Refused) -> Expect {
+    let (told, refused) = (revision.clone(), refused.clone());
     let test = Test::new(move |sources| {
+        *held(&refused) = sources.first().is_some_and(hopeless::is_refused);
         let Some(source) = sources.first() else {
             let group = Kind::new(SOURCE, "").group;
             return Err(Unmet::absent(Key::new(&group, "GitRepository", FLUX_SYSTEM, FLUX_SYSTEM)));

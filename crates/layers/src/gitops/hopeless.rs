@@ -1,4 +1,4 @@
-//! What of Flux cannot pass without another commit, so that nobody waits for it.
+//! What of Flux cannot pass without another commit, so that nobody waits for it; and what of its source is a refusal.
 //!
 //! Flux itself tries everything again. Of what its kustomize-controller says, this stays as it is as long as the revision does: a tree that
 //! cannot be built, a folder that is not in it, Kustomizations that wait for each other, and what it calls stalled itself. All else may pass: sources
@@ -19,6 +19,23 @@ const BROUGHT_BY: &str = "kustomize.toolkit.fluxcd.io/name";
 /// Whether Flux itself has given an object up until it is changed.
 pub(super) fn is_stalled(object: &Object) -> bool {
     condition(object, "Stalled").is_some_and(|stalled| stalled.status == "True")
+}
+
+/// How Flux says that a repository is refused to it, rather than away: by the words of its Git library.
+const REFUSED: [&str; 6] = [
+    "authentication required",
+    "authorization failed",
+    "couldn't find remote ref",
+    "remote repository is empty",
+    "repository not found",
+    "x509: certificate signed by unknown authority",
+];
+
+/// Whether Flux is refused the repository, and does not just not reach it. Alone that is no reason to give up: somebody may mend it this very minute.
+pub(super) fn is_refused(source: &Object) -> bool {
+    let generation = source.number("/metadata/generation");
+    let ready = condition(source, "Ready").filter(|ready| ready.status == "False" && ready.generation == generation);
+    ready.is_some_and(|ready| REFUSED.iter().any(|words| ready.message.contains(words)))
 }
 
 /// Whether what Flux says of a Kustomization stays as it is with this revision.

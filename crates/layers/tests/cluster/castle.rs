@@ -109,6 +109,7 @@ impl Castle {
             is_plain: true,
             patience,
             hush: Hush::default(),
+            third: None,
         };
         let (castle, nodes) = (Arc::new(room.castle.clone()), Arc::new(room.nodes.clone()));
         let survey = survey(&room.ground(false), &room.site).await.unwrap();

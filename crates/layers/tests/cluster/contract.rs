@@ -196,6 +196,7 @@ impl Subject for Cluster {
             is_plain: true,
             patience,
             hush: Hush::default(),
+            third: None,
         };
         let (castle, nodes) = (Arc::new(castle.clone()), Arc::new(nodes.to_vec()));
         let machines = cluster::machines(&nodes, &survey);

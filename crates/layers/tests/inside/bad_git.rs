@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use castle_datacenter::{Component, ComponentFault};
+use castle_gitops::git::GitError;
 use futures_util::future::join;
 use serde_json::json;
 
@@ -167,6 +168,61 @@ fn a_server_whose_authority_nobody_knows() {
         let said = one(&keep.furnished().await).may_pass();
         said.is(SOURCE, "x509: certificate signed by unknown authority", LOOK_AT_SOURCE);
         keep.wishes.authority = Some("an authority".to_owned());
+    });
+}
+
+/// Goal: what refuses Flux and castle alike is waited for by nobody, and both say so. Method: castle is refused as its own client tells it.
+#[test]
+fn what_refuses_flux_and_castle_alike_is_final_at_once() {
+    let mended = |keep: &mut Keep| {
+        keep.wishes.refusal = None;
+        keep.wishes.token = None;
+        mend(keep);
+    };
+    let given_up = async |keep: &mut Keep, words: [&str; 3]| {
+        let clock = keep.castle.room.clock.clone();
+        let begun = clock.monotonic();
+        let said = one(&keep.furnished().await).cannot_pass();
+        let [flux, own, next] = words;
+        said.is(SOURCE, flux, next);
+        assert!(
+            said.evidence.contains("castle itself is refused, too: ") && said.evidence.contains(own),
+            "{}",
+            said.evidence
+        );
+        assert!(clock.monotonic() - begun < Duration::from_secs(180), "{:?}", clock.monotonic() - begun);
+        mended(keep);
+    };
+    day(&only(&["gitops"]), async |keep, _| {
+        keep.push_to("other", &[("a.yaml", "")]);
+        keep.datacenter().delete_branch(URL, "main");
+        keep.wishes.refusal =
+            Some(GitError::BranchMissing { branch: "main".to_owned(), others: vec!["other".to_owned()] });
+        let words =
+            ["couldn't find remote ref", "has no branch main; it has other", "correct gitops.branch in castle.yaml"];
+        given_up(keep, words).await;
+    });
+    day(&only(&["gitops"]), async |keep, _| {
+        keep.datacenter().delete_branch(URL, "main");
+        keep.wishes.refusal = Some(GitError::Empty);
+        given_up(keep, ["remote repository is empty", "nothing was ever pushed", "git push origin HEAD:main"]).await;
+    });
+    day(&only(&["gitops"]), async |keep, _| {
+        keep.wishes.token = Some("wrong-and-secret".to_owned());
+        keep.wishes.refusal = Some(GitError::CredentialRejected { given: true });
+        given_up(keep, ["authentication required", "refuses the credential", "a token expires"]).await;
+    });
+}
+
+/// A host that is away from Flux alone may come back, whatever castle is told.
+#[test]
+fn what_refuses_castle_alone_does_not_end_the_wait_for_flux() {
+    day(&only(&["gitops"]), async |keep, _| {
+        keep.wishes.refusal = Some(GitError::CredentialRejected { given: true });
+        keep.datacenter().git_down(GIT_HOST, true);
+        one(&keep.furnished().await).may_pass().is(SOURCE, "connection refused", LOOK_AT_SOURCE);
+        keep.datacenter().git_down(GIT_HOST, false);
+        keep.wishes.refusal = None;
     });
 }
 

@@ -13,13 +13,14 @@ use castle_datacenter::{
     EMBEDDED_VAULT, Latencies, Version,
 };
 use castle_engine::{Fault, Gate, Graph, GraphBuilder, Handle, Layer, Place, Report, StepId, Verdict};
+use castle_gitops::git::GitError;
 use castle_kubernetes::client::{Access, Api};
 use castle_kubernetes::model::{Object, manifest};
 use castle_layers::cluster::access;
 use castle_layers::engine::Vault;
 use castle_layers::gitops::Repository;
 use castle_layers::gitops::credential::Credential;
-use castle_layers::{Inside, engine, gitops, networking, storage, unwanted};
+use castle_layers::{Inside, engine, gitops, networking, preflight, storage, unwanted};
 use castle_seams::{BoxFuture, Clock, Dial};
 use castle_secrets::Secret;
 use castle_secrets::infisical::Identity;
@@ -173,6 +174,8 @@ pub(crate) struct Wishes {
     pub(crate) client_secret: Option<String>,
     /// Where the repository is, instead of where it is.
     pub(crate) address: Option<String>,
+    /// How castle is refused the newest commit itself, if it is.
+    pub(crate) refusal: Option<GitError>,
     /// Whether castle cannot read the newest commit itself.
     pub(crate) is_head_unknown: bool,
     /// The components that may be removed.
@@ -306,6 +309,7 @@ impl Keep {
             }
         });
         let (head, asked, is_unknown) = (self.head.clone(), self.asked.clone(), wishes.is_head_unknown);
+        let refusal = wishes.refusal.clone();
         let repository = Repository {
             address: wishes.address.clone().unwrap_or_else(|| URL.to_owned()),
             credential,
@@ -315,7 +319,8 @@ impl Keep {
             head: Arc::new(move || {
                 asked.fetch_add(1, Ordering::Relaxed);
                 let head = head.lock().unwrap().clone();
-                Box::pin(async move { Ok((!is_unknown).then_some(head)) })
+                let refused = refusal.as_ref().map(|error| preflight::fault(URL, "main", error));
+                Box::pin(async move { refused.map_or(Ok((!is_unknown).then_some(head)), Err) })
             }),
         };
         gitops::raise(graph, &inside, &repository, store.as_ref());

@@ -81,37 +81,51 @@ fn span(seconds: i64, up: bool) -> String {
     }
 }
 
+/// What is said of a certificate that is not of its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Untimely {
+    pub(super) sentence: String,
+    /// How far the node's clock is ahead, where the dates tell.
+    pub(super) lead: Option<Lead>,
+}
+
 /// What is said of a node's certificate that is not valid yet: it was made when the node's clock, or that of the control plane which signed it,
 /// said so.
-pub(super) fn early(from: Moment, here: Moment) -> String {
+pub(super) fn early(from: Moment, here: Moment) -> Untimely {
     let lead = Lead::since(from, here);
-    format!(
+    let sentence = format!(
         "its certificate is valid from {from} on, and here it is {here}: its clock is {lead}, or this machine's is behind by as much"
-    )
+    );
+    Untimely { sentence, lead: Some(lead) }
 }
 
 /// What is said of a node's certificate that is over: it makes another one long before.
-pub(super) fn late(until: Moment, here: Moment) -> String {
+pub(super) fn late(until: Moment, here: Moment) -> Untimely {
     let lead = Lead { least: None, most: Some(until.seconds_after(here)) };
-    format!(
+    let sentence = format!(
         "its certificate was valid until {until}, and here it is {here}: its clock is {lead}, or this machine's is ahead by as much"
-    )
+    );
+    Untimely { sentence, lead: Some(lead) }
 }
 
 /// What is said where a node takes castle's own certificate for one whose time is over or has not come; it does not say which. The dates of the
 /// certificate that it has `shown` tell, for it was made by the same clock not long ago.
-pub(super) fn refused(own: Option<Validity>, shown: Option<Validity>, here: Moment) -> String {
+pub(super) fn refused(own: Option<Validity>, shown: Option<Validity>, here: Moment) -> Untimely {
+    let unknown = |sentence: String| Untimely { sentence, lead: None };
     let Some(own) = own else {
-        return "to the node, castle's certificate has expired or is not valid yet: by its clock it is another time than here".to_owned();
+        return unknown(
+            "to the node, castle's certificate has expired or is not valid yet: by its clock it is another time than here"
+                .to_owned(),
+        );
     };
     let Validity { from, until } = own;
     if here > until {
-        return format!("castle's certificate was valid until {until}, and here it is {here}");
+        return unknown(format!("castle's certificate was valid until {until}, and here it is {here}"));
     }
     if here < from {
-        return format!(
+        return unknown(format!(
             "castle's certificate is valid from {from} on, and here it is {here}: this machine's clock is behind what it was when the certificate was made"
-        );
+        ));
     }
     let behind = Lead { least: None, most: Some(from.seconds_after(here)) };
     let ahead = Lead { least: Some(until.seconds_after(here)), most: None };
@@ -120,18 +134,22 @@ pub(super) fn refused(own: Option<Validity>, shown: Option<Validity>, here: Mome
     match (shown, may_be_behind, may_be_ahead) {
         (Some(shown), true, false) => {
             let behind = Lead { least: Some(shown.from.seconds_after(here)), ..behind };
-            format!(
+            let sentence = format!(
                 "to the node castle's certificate, which is valid from {from} on, is not valid yet: its clock is {behind}, or this machine's is ahead by as much"
-            )
+            );
+            Untimely { sentence, lead: Some(behind) }
         }
-        (Some(_), false, true) => format!(
-            "to the node castle's certificate, which is valid until {until}, has expired: its clock is {ahead}, or this machine's is behind by as much"
-        ),
-        _ => format!(
+        (Some(_), false, true) => {
+            let sentence = format!(
+                "to the node castle's certificate, which is valid until {until}, has expired: its clock is {ahead}, or this machine's is behind by as much"
+            );
+            Untimely { sentence, lead: Some(ahead) }
+        }
+        _ => unknown(format!(
             "to the node castle's certificate, which is valid from {from} until {until}, has expired or is not valid yet: its clock is {behind}, or {}; or it is \
              this machine's that is wrong",
             ahead.to_string().replace("this machine's", "it")
-        ),
+        )),
     }
 }
 
@@ -140,7 +158,7 @@ const UNTIMELY: &str = "x509: certificate has expired or is not yet valid: curre
 const ALERT: &str = "tls: expired certificate";
 
 /// What a node in memory says that TLS would have found out, in the same words; nothing if it is something else.
-pub(super) fn told(sentence: &str, own: Option<Validity>, here: Moment) -> Option<String> {
+pub(super) fn told(sentence: &str, own: Option<Validity>, here: Moment) -> Option<Untimely> {
     if sentence.contains(ALERT) {
         return Some(refused(own, None, here));
     }
@@ -207,12 +225,12 @@ mod tests {
                 "connection error: desc = \"transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate has expired or is \
                  not yet valid: current time 2026-09-21T14:00:00Z is {words}\""
             );
-            told(&sentence, None, at("21T14:00:00")).unwrap()
+            told(&sentence, None, at("21T14:00:00")).unwrap().sentence
         };
         assert!(go("before 2026-09-21T16:00:00Z").contains("its clock is ahead of this machine's by at least 2 h, or"));
         assert!(go("after 2026-09-21T13:00:00Z").contains("its clock is behind this machine's by at least 1 h, or"));
         let own = Validity { from: at("21T13:00:00"), until: at("30T00:00:00") };
-        let alert = told("remote error: tls: expired certificate", Some(own), at("21T14:00:00")).unwrap();
+        let alert = told("remote error: tls: expired certificate", Some(own), at("21T14:00:00")).unwrap().sentence;
         assert!(alert.contains("behind this machine's by at least 1 h, or ahead of it by at least 8 days"), "{alert}");
         for other in
             ["remote error: tls: bad certificate", "x509: certificate has expired or is not yet valid: current time x"]

@@ -21,7 +21,7 @@ use tonic::service::Interceptor;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
 
-use super::clocks;
+use super::clocks::{self, Lead, Untimely};
 use super::refusal::{ErrorClass, Trouble};
 use super::trust::{self, Trust, TrustError};
 use crate::model::pki::{Moment, Validity};
@@ -123,7 +123,7 @@ impl Link {
             return trouble;
         }
         match clocks::told(&trouble.sentence, way.own, way.now()) {
-            Some(sentence) => Trouble { class: ErrorClass::Untimely, sentence, ..trouble },
+            Some(Untimely { sentence, lead }) => Trouble { class: ErrorClass::Untimely, sentence, lead, ..trouble },
             None => trouble,
         }
     }
@@ -143,6 +143,8 @@ impl Link {
 pub(super) struct Unconnected {
     pub(super) class: ErrorClass,
     pub(super) sentence: String,
+    /// How far the node's clock is ahead, where that is why and it is known.
+    pub(super) lead: Option<Lead>,
 }
 
 impl Unconnected {
@@ -159,25 +161,26 @@ impl Unconnected {
     }
 
     fn of(error: &dyn Error) -> Self {
-        Self { class: ErrorClass::Unreachable, sentence: causes(error) }
+        Self { class: ErrorClass::Unreachable, sentence: causes(error), lead: None }
     }
 
     /// What ended a connection before anything was asked over it, after the node has `shown` its certificate or before.
     fn by(way: &Way, error: &io::Error, shown: Option<Validity>) -> Self {
-        let (class, sentence) = match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            // Said of one that is not valid yet as well.
-            Some(rustls::Error::AlertReceived(AlertDescription::CertificateExpired)) => {
-                (ErrorClass::Untimely, clocks::refused(way.own, shown, way.now()))
-            }
-            Some(verdict) => judge(verdict),
-            None => (ErrorClass::Unreachable, error.to_string()),
-        };
-        Self { class, sentence: format!("no TLS with {}: {sentence}", way.target) }
+        let (class, Untimely { sentence, lead }) =
+            match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+                // Said of one that is not valid yet as well.
+                Some(rustls::Error::AlertReceived(AlertDescription::CertificateExpired)) => {
+                    (ErrorClass::Untimely, clocks::refused(way.own, shown, way.now()))
+                }
+                Some(verdict) => judge(verdict),
+                None => (ErrorClass::Unreachable, Untimely { sentence: error.to_string(), lead: None }),
+            };
+        Self { class, sentence: format!("no TLS with {}: {sentence}", way.target), lead }
     }
 }
 
 /// What a failure of TLS means.
-fn judge(error: &rustls::Error) -> (ErrorClass, String) {
+fn judge(error: &rustls::Error) -> (ErrorClass, Untimely) {
     use AlertDescription as Alert;
     use CertificateError as Bad;
     let class = match error {
@@ -210,14 +213,14 @@ fn judge(error: &rustls::Error) -> (ErrorClass, String) {
             "its certificate is not of this castle's authority: another has signed it".to_owned()
         }
         rustls::Error::InvalidCertificate(Bad::NotValidYetContext { time, not_before }) => {
-            clocks::early(moment(*not_before), moment(*time))
+            return (class, clocks::early(moment(*not_before), moment(*time)));
         }
         rustls::Error::InvalidCertificate(Bad::ExpiredContext { time, not_after }) => {
-            clocks::late(moment(*not_after), moment(*time))
+            return (class, clocks::late(moment(*not_after), moment(*time)));
         }
         error => error.to_string(),
     };
-    (class, sentence)
+    (class, Untimely { sentence, lead: None })
 }
 
 fn moment(time: UnixTime) -> Moment {

@@ -7,6 +7,7 @@ use castle_seams::Elapsed;
 use thiserror::Error;
 use tonic::{Code, Status};
 
+use super::clocks::Lead;
 use super::link::{Unconnected, causes};
 use super::sentence::sentence;
 
@@ -74,6 +75,8 @@ pub struct Refusal {
     pub sentence: String,
     /// Whether the call was to change something.
     pub changes: bool,
+    /// How far the node's clock is ahead of the one here, where that is why and it is known.
+    pub lead: Option<Lead>,
 }
 
 /// What went wrong with a call, before it is known whose call it was.
@@ -83,11 +86,13 @@ pub(super) struct Trouble {
     pub(super) sentence: String,
     /// Whether the connection is of no use any more.
     pub(super) ends_connection: bool,
+    /// How far the node's clock is ahead, where that is why and it is known.
+    pub(super) lead: Option<Lead>,
 }
 
 impl Trouble {
     pub(super) fn new(class: ErrorClass, sentence: impl Into<String>) -> Self {
-        Self { class, sentence: sentence.into(), ends_connection: false }
+        Self { class, sentence: sentence.into(), ends_connection: false, lead: None }
     }
 
     /// Nothing came in time.
@@ -114,7 +119,7 @@ impl Trouble {
 
 impl From<Unconnected> for Trouble {
     fn from(unconnected: Unconnected) -> Self {
-        Self::new(unconnected.class, unconnected.sentence)
+        Self { lead: unconnected.lead, ..Self::new(unconnected.class, unconnected.sentence) }
     }
 }
 
@@ -139,7 +144,7 @@ fn class_of(code: Code, message: &str) -> ErrorClass {
 
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
-        let Refusal { class, node, host, call, sentence, changes } = refusal;
+        let Refusal { class, node, host, call, sentence, changes, .. } = refusal;
         let unknown = if changes { Class::EffectUnknown } else { Class::RetryableAfter(None) };
         let (engine, next) = match class {
             ErrorClass::Unreachable => {
@@ -203,7 +208,7 @@ mod tests {
 
     fn fault(class: ErrorClass, changes: bool) -> Fault {
         let (node, host, sentence) = ("cp-1".into(), "10.0.0.11".into(), "so it is".into());
-        Fault::from(Refusal { class, node, host, call: "Bootstrap", sentence, changes })
+        Fault::from(Refusal { class, node, host, call: "Bootstrap", sentence, changes, lead: None })
     }
 
     #[test]
@@ -259,7 +264,8 @@ mod tests {
     fn a_node_that_waits_for_the_time_is_told_from_one_that_waits_for_something_else() {
         let waiting = |sentence: &str| {
             let (node, host, sentence) = ("cp-1".into(), "10.0.0.11".into(), sentence.to_owned());
-            let refusal = Refusal { class: ErrorClass::NotYet, node, host, call: "Bootstrap", sentence, changes: true };
+            let (class, call) = (ErrorClass::NotYet, "Bootstrap");
+            let refusal = Refusal { class, node, host, call, sentence, changes: true, lead: None };
             Fault::from(refusal).next
         };
         assert!(waiting("time is not in sync yet").starts_with("cp-1 needs a time server that it can reach"));

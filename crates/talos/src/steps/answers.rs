@@ -8,7 +8,7 @@ use castle_seams::BoxFuture;
 
 use super::clocks::{self, Disagreement, Whose};
 use super::{Keys, Whom, Wire};
-use crate::client::{Contact, ErrorClass, PORT, Presence, Refusal};
+use crate::client::{Contact, ErrorClass, PORT, Presence};
 
 /// After how long it is worth thinking about why: most nodes answer within that.
 const USUAL: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub struct Answers {
     /// How its clock differs, and when that was seen first.
     differs: Mutex<Option<(Disagreement, Duration)>>,
     /// Which certificate was not of its time, and when that was told.
-    untimely: Mutex<Option<(Refusal, Duration)>>,
+    untimely: Mutex<Option<(Fault, Duration)>>,
 }
 
 impl Answers {
@@ -69,7 +69,7 @@ impl Answers {
             Presence::Stranger(refusal) => return Err(refusal.into()),
             // A gate that cannot be asked is closed, with what is to be done about that.
             Presence::Unreachable(refusal) if refusal.class == ErrorClass::Untimely => {
-                return Err(self.in_same_words(refusal).into());
+                return Err(self.in_same_words(self.wire.untimely(refusal)));
             }
             Presence::Unreachable(refusal) => refusal,
         };
@@ -87,19 +87,19 @@ impl Answers {
 }
 
 impl Answers {
-    fn in_same_words(&self, refusal: Refusal) -> Refusal {
+    fn in_same_words(&self, fault: Fault) -> Fault {
         let now = self.wire.clock.monotonic();
         let mut told = self.untimely.lock().unwrap_or_else(PoisonError::into_inner);
         let (told, _) = match told.take() {
             Some((before, since)) if now.saturating_sub(since) < SAME_WORDS => told.insert((before, since)),
-            _ => told.insert((refusal, now)),
+            _ => told.insert((fault, now)),
         };
         told.clone()
     }
 
     /// Open unless the clock of a node without a configuration differs.
     async fn compare(&self, contact: &Contact) -> Verdict<()> {
-        let found = clocks::compare(contact.maintenance(), &*self.wire.clock).await;
+        let found = clocks::compare(contact.maintenance(), &*self.wire.clock, self.wire.third.as_ref()).await;
         let now = self.wire.clock.monotonic();
         let mut differs = self.differs.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(found) = found else {

@@ -1,9 +1,13 @@
 //! Whether the clock of a node agrees with the one here, asked before the node gets its configuration: by that clock it will date its certificates and judge
 //! castle's.
 
+use std::sync::Arc;
+
+use castle_engine::Fault;
 use castle_seams::Clock;
 
-use crate::client::{Lead, Node, TimeSync};
+use super::Wire;
+use crate::client::{Lead, Node, Refusal, TimeSync};
 use crate::model::pki::{Moment, NODE_CLOCK_SKEW};
 
 /// By how many seconds a node may be ahead: its certificate is waited for as long.
@@ -19,6 +23,70 @@ pub(super) enum Whose {
     Nodes,
     Here,
     Unknown,
+}
+
+/// A clock beside that of a node and the one here.
+#[derive(Clone)]
+pub struct Third {
+    /// Whose it is, for people.
+    pub whose: String,
+    /// By how many seconds it was ahead of the one here when that was last seen, if it was.
+    pub ahead: Arc<dyn Fn() -> Option<i64> + Send + Sync>,
+}
+
+impl Third {
+    /// Whose clock is wrong by this one, and how that is known, where a node's is so far ahead as far as that is known.
+    fn judge(&self, lead: Option<Lead>) -> Option<(Whose, String)> {
+        let (ahead, whose) = ((self.ahead)()?, &self.whose);
+        let is_nodes = |lead: Lead| {
+            lead.least.is_none_or(|least| least <= ahead + AHEAD) && lead.most.is_none_or(|most| most >= ahead - AHEAD)
+        };
+        Some(match lead {
+            _ if ahead.abs() <= AHEAD => (
+                Whose::Nodes,
+                format!("the clock of {whose} agrees with this machine's, so it is the node's clock that is wrong"),
+            ),
+            Some(lead) if is_nodes(lead) => (
+                Whose::Here,
+                format!("the clock of {whose} agrees with the node's, so it is this machine's clock that is wrong"),
+            ),
+            _ => {
+                let third = Lead { least: Some(ahead), most: Some(ahead) };
+                (Whose::Unknown, format!("the clock of {whose} is {third}: of three clocks no two are known to agree"))
+            }
+        })
+    }
+}
+
+impl Wire {
+    /// What is told of a certificate that is not of its time, with whose clock it is as far as a third one tells.
+    pub(super) fn untimely(&self, refusal: Refusal) -> Fault {
+        let judged = self.third.as_ref().and_then(|third| third.judge(refusal.lead));
+        let name = refusal.node.clone();
+        let fault = Fault::from(refusal);
+        match judged {
+            None => fault,
+            Some((whose, why)) => {
+                let evidence = format!("{}; {why}", fault.evidence);
+                Fault { evidence, ..fault }.next(advice(whose, &name))
+            }
+        }
+    }
+}
+
+/// What to do about a clock, in words.
+fn advice(whose: Whose, name: &str) -> String {
+    let node = format!(
+        "give {name} a time server that it can reach (network.timeServers, or the usual ones of Talos), or put the clock of the host right that it runs on, \
+         whose clock it begins with"
+    );
+    let here = "put this machine's clock right: timedatectl";
+    let advice = match whose {
+        Whose::Nodes => format!("{node}; this machine's clock: date -u"),
+        Whose::Here => here.to_owned(),
+        Whose::Unknown => format!("compare date -u here with that of its host; then {node}, or {here}"),
+    };
+    format!("{advice}. Then run the same command again")
 }
 
 /// Two clocks that do not agree.
@@ -38,17 +106,7 @@ impl Disagreement {
 
     /// What to do, in words.
     pub(super) fn next(&self, name: &str) -> String {
-        let node = format!(
-            "give {name} a time server that it can reach (network.timeServers, or the usual ones of Talos), or put the clock of the host right that it runs on, \
-             whose clock it begins with"
-        );
-        let here = "put this machine's clock right: timedatectl";
-        let advice = match self.whose {
-            Whose::Nodes => format!("{node}; this machine's clock: date -u"),
-            Whose::Here => here.to_owned(),
-            Whose::Unknown => format!("compare date -u here with that of its host; then {node}, or {here}"),
-        };
-        format!("{advice}. Then run the same command again")
+        advice(self.whose, name)
     }
 
     /// Whether another look at the same two clocks may have given it. Each tells other bounds.
@@ -66,7 +124,7 @@ fn disagree(lead: Lead) -> bool {
 ///
 /// What its services noted is asked first. From the newest of it a clock that is ahead is known; one that is behind looks like a node that runs for long. Only
 /// then is it asked more.
-pub(super) async fn compare(node: &Node, clock: &dyn Clock) -> Option<Disagreement> {
+pub(super) async fn compare(node: &Node, clock: &dyn Clock, third: Option<&Third>) -> Option<Disagreement> {
     let now = || Moment::of(clock.wall());
     let noted = node.noted().await.ok()??;
     let seen = Lead::since(noted, now());
@@ -75,7 +133,7 @@ pub(super) async fn compare(node: &Node, clock: &dyn Clock) -> Option<Disagreeme
     }
     match node.time_sync().await.ok()?? {
         TimeSync::Synced => by_server(node, now).await,
-        sync => by_itself(node, now, seen, sync).await,
+        sync => by_itself(node, now, seen, (sync, third)).await,
     }
 }
 
@@ -97,13 +155,21 @@ async fn by_server(node: &Node, now: impl Fn() -> Moment) -> Option<Disagreement
 }
 
 /// What a node says that follows no time server. What is counted again and again tells its clock as it is now; without that only what was `seen` is certain.
-async fn by_itself(node: &Node, now: impl Fn() -> Moment, seen: Lead, sync: TimeSync) -> Option<Disagreement> {
+async fn by_itself(
+    node: &Node,
+    now: impl Fn() -> Moment,
+    seen: Lead,
+    (sync, third): (TimeSync, Option<&Third>),
+) -> Option<Disagreement> {
     let before = now();
     let counted = node.counted().await.ok().flatten();
     let lead = counted.map_or(seen, |counted| between(counted, (before, now()), COUNTED));
-    let (whose, why) = match sync {
-        TimeSync::Off => (Whose::Unknown, "it asks no time server, so either clock may be wrong".to_owned()),
-        _ => (
+    let judged = third.and_then(|third| third.judge(Some(lead)));
+    let (whose, why) = match (sync, judged) {
+        (TimeSync::Off, Some((whose, why))) => (whose, format!("it asks no time server; {why}")),
+        (_, Some((whose, why))) => (whose, format!("it has not reached a time server yet; {why}")),
+        (TimeSync::Off, None) => (Whose::Unknown, "it asks no time server, so either clock may be wrong".to_owned()),
+        (_, None) => (
             Whose::Nodes,
             "it has not reached a time server yet, so it is most likely the node's clock that is wrong".to_owned(),
         ),
@@ -141,6 +207,32 @@ mod tests {
         check(Some(-3660), Some(-3600), false);
         check(Some(-3661), Some(-3601), true);
         check(None, Some(-3601), true);
+    }
+
+    /// Goal: of three clocks the one is wrong that the two others contradict; where no two agree, nobody is blamed.
+    #[test]
+    fn a_third_clock_tells_whose_is_wrong() {
+        let judge = |third: Option<i64>, lead: Option<Lead>| {
+            let third = Third { whose: "Proxmox (pve)".to_owned(), ahead: Arc::new(move || third) };
+            third.judge(lead)
+        };
+        let early = Some(Lead { least: Some(7000), most: None });
+        let late = Some(Lead { least: None, most: Some(-7000) });
+        let whose = |third: i64, lead| judge(Some(third), lead).unwrap().0;
+        for lead in [early, late, None] {
+            assert_eq!([0, 60, -60].map(|third| whose(third, lead)), [Whose::Nodes; 3], "{lead:?}");
+        }
+        assert_eq!(
+            [7200, 6950, 6900, -7200].map(|third| whose(third, early)),
+            [Whose::Here, Whose::Here, Whose::Unknown, Whose::Unknown]
+        );
+        assert_eq!([-7200, -6950, 7200].map(|third| whose(third, late)), [Whose::Here, Whose::Here, Whose::Unknown]);
+        let (_, why) = judge(Some(1800), early).unwrap();
+        assert_eq!(
+            why,
+            "the clock of Proxmox (pve) is ahead of this machine's by 30 min: of three clocks no two are known to agree"
+        );
+        assert_eq!((judge(None, early), whose(7200, None)), (None, Whose::Unknown));
     }
 
     #[test]

@@ -198,7 +198,7 @@ impl Configure {
                 Ok(Sight::Waiting)
             }
             Presence::Unreachable(refusal) if self.wire.is_looking() => Ok(Sight::Silent(refusal.sentence)),
-            Presence::Unreachable(refusal) if refusal.class == ErrorClass::Untimely => Err(refusal.into()),
+            Presence::Unreachable(refusal) if refusal.class == ErrorClass::Untimely => Err(self.wire.untimely(refusal)),
             Presence::Unreachable(refusal) => Err(self.gone(&refusal)),
             Presence::Stranger(refusal) => Err(refusal.into()),
             Presence::Running(version) => {

@@ -44,7 +44,8 @@ fn node(clock: &VirtualClock, sync: &str, ahead: i64, server: i64) -> Site {
 
 fn gate(site: &Site) -> Answers {
     let (dial, clock) = (Arc::new(site.clone()), Arc::new(site.clock));
-    let wire = Wire { dial, clock, is_plain: true, patience: Duration::from_secs(600), hush: Hush::default() };
+    let wire =
+        Wire { dial, clock, is_plain: true, patience: Duration::from_secs(600), hush: Hush::default(), third: None };
     Answers::new(Arc::new(wire), Whom { name: "cp-1".into(), address: "10.0.0.11".parse().unwrap() })
 }
 

@@ -53,7 +53,7 @@ fn whoever_takes_the_address_after_the_node_has_shown_itself_gets_nothing() {
             let (first, other) = (machine(clock), machine(clock));
             let dial = Arc::new(Taken { first: first.clone(), other: other.clone(), lasts });
             let (patience, hush) = (Duration::from_secs(600), Hush::default());
-            let wire = Arc::new(Wire { dial, clock: Arc::new(*clock), is_plain: false, patience, hush });
+            let wire = Arc::new(Wire { dial, clock: Arc::new(*clock), is_plain: false, patience, hush, third: None });
             let whom = Whom { name: "cp-1".to_owned(), address: "10.0.0.11".parse().unwrap() };
             let compose = Box::new(|_: &Bundle| Ok(Configuration::parse("machine: {}\n").unwrap()));
             let step = Configure::new(wire, whom, Machine::On, compose).only_on(DEVICE);
