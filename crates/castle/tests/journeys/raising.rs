@@ -424,6 +424,7 @@ fn a_real_proxmox_is_reached_the_same_way() {
 #[test]
 fn the_doctor_tries_the_way_without_a_token() {
     let room = Room::new(100);
+    room.world.write(".config/sops/age/keys.txt", &identity().private);
     let proxmox = |endpoint: &str| {
         let platform = format!(
             "platform: {{proxmox: {{endpoint: 'https://{endpoint}', token: 'env:NOBODY_SET_THIS', nodes: [pve], vmids: 1000-1020}}}}\n"
