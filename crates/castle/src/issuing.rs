@@ -31,7 +31,7 @@ pub(crate) struct Issue {
     /// Write it to this file, for its owner alone, instead of printing it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Merge it into this file: what others wrote stays (but for comments), this context becomes the current one
+    /// Merge it into this file: what others wrote stays as it is, this context becomes the current one
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     merge: Option<PathBuf>,
     /// How long it is valid: `90m`, `12h`, `30d`. Default: a year

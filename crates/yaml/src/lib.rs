@@ -5,6 +5,7 @@
 //!
 //! What is read here may be decrypted secrets, so an error tells the place and never quotes the source.
 
+mod edit;
 mod emit;
 mod parse;
 mod plain;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use thiserror::Error;
 use zeroize::Zeroize;
 
+pub use edit::edit;
 pub use emit::{emit, emit_all, emit_for_kubernetes};
 pub use parse::parse;
 pub use plain::{Plain, resolve};

@@ -6,8 +6,16 @@ use std::path::{Path, PathBuf};
 
 use castle_gitops::{Tree, TreeError};
 use castle_seams::{Disk, DiskError, DiskErrorKind};
+use serde::{Deserialize, Serialize};
 
 use crate::keeping::with_way_out;
+use crate::notes::{self, Note};
+
+/// Which folder it is.
+#[derive(Serialize, Deserialize)]
+struct Announced {
+    folder: PathBuf,
+}
 
 /// An announcement is a path.
 const MAX_PATH_BYTES: u64 = 16 << 10;
@@ -24,9 +32,11 @@ pub(super) fn announce(disk: &dyn Disk, state: &Path, name: &str, folder: &Path)
     let file = announcement(state, name).ok_or_else(|| format!("`{name}` is no name of a repository"))?;
     read(disk, folder)?;
     let real = disk.real_path(folder).map_err(told)?;
-    let text = real.to_str().ok_or_else(|| format!("the folder {} has a name that is not text", real.display()))?;
+    if real.to_str().is_none() {
+        return Err(format!("the folder {} has a name that is not text", real.display()));
+    }
     disk.create_dir_all(&state.join("repositories"), 0o700).map_err(told)?;
-    disk.replace(&file, text.as_bytes(), 0o600).map_err(told)
+    disk.replace(&file, &notes::bytes(&Announced { folder: real }), 0o600).map_err(told)
 }
 
 /// Whether this folder was announced as the repository of this name.
@@ -43,8 +53,12 @@ fn announced(disk: &dyn Disk, state: &Path, name: &str) -> Result<Option<PathBuf
         Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(with_way_out(&error)),
     };
-    // What names no folder announces none: whoever raises the castle announces it anew.
-    Ok(String::from_utf8(bytes).ok().map(PathBuf::from).filter(|folder| folder.is_absolute()))
+    match notes::of::<Announced>(bytes) {
+        Note::Read(announced) => Ok(Some(announced.folder)),
+        Note::Newer(format) => Err(notes::newer(&file, format)),
+        // What names no folder announces none: whoever raises the castle announces it anew.
+        Note::None | Note::Damaged(_) => Ok(None),
+    }
 }
 
 /// The files of the repository of this name; nothing if nobody has announced it.
@@ -127,6 +141,17 @@ mod tests {
         assert_eq!(told("blue").unwrap().unwrap()["a.yaml"], b"1");
         let mode = SystemDisk.metadata(&state.join("repositories/blue")).unwrap().mode;
         assert_eq!(mode, 0o600);
+        let (file, recorded) = (state.join("repositories/blue"), |folder: &Path| {
+            format!(r#"{{"format":1,"folder":"{}"}}"#, folder.display())
+        });
+        let written = SystemDisk.read(&file, MAX_PATH_BYTES).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), recorded(&SystemDisk.real_path(&folder).unwrap()));
+        // A part of a path may be the path of another folder.
+        for damaged in [String::new(), home.path().display().to_string(), recorded(home.path())[..9].to_owned()] {
+            SystemDisk.replace(&file, damaged.as_bytes(), 0o600).unwrap();
+            assert_eq!(told("blue"), Ok(None), "{damaged}");
+        }
+        announce(&SystemDisk, &state, "blue", &folder).unwrap();
         write(&folder, &[("b.yaml", b"2")]);
         assert_eq!(told("blue").unwrap().unwrap().len(), 2, "as it is now");
         for name in ["green", "", "..", "../repositories/blue", "blue/..", "."] {

@@ -101,8 +101,13 @@ pub(crate) fn written_with(text: &str, file: &str, content: &str) -> Arc<Script>
 }
 
 fn read(doors: &Doors, path: &Path) -> Arc<Script> {
+    read_with(doors, path, Props::default())
+}
+
+/// The script of the castle that this path means, with what a rehearsal is given beside it.
+pub(crate) fn read_with(doors: &Doors, path: &Path, props: Props<'_>) -> Arc<Script> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    Arc::new(runtime.block_on(Script::of(doors, path, Props::default())).unwrap())
+    Arc::new(runtime.block_on(Script::of(doors, path, props)).unwrap())
 }
 
 /// Runs `work` in a world of this seed, on a thread that has room for it.

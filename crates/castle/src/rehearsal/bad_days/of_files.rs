@@ -7,12 +7,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use castle_datacenter::blueprint::Stranger;
 use castle_engine::Seal;
+use castle_layers::secrets;
 use castle_rehearsal::{Chance, Loss, Moment};
 use castle_testbed::draw;
 
 use super::super::life::{At, Kill};
 use super::super::script::STATE;
+use super::of_records::strip;
 use super::*;
+use crate::keeping::Kept;
+
+mod following;
+mod manifests;
+mod verbs;
+
+use verbs::{CHANGING, ENDING, FOREIGN, LOOKING, NEWEST, PLAN, TREE, UNNAMED, Verb};
+
+/// No verb takes longer, whatever is damaged: a raise within its own bounds, and a rest of two minutes.
+const BOUND: Duration = Duration::from_secs(20 * 60);
 
 /// What happens to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +37,17 @@ enum Damage {
 }
 
 const DAMAGES: [Damage; 5] = [Damage::Emptied, Damage::Halved, Damage::Flipped, Damage::Lost, Damage::Supplanted];
+
+/// What can happen to a file of these bytes: in a lock there is nothing to damage.
+fn damages(bytes: &[u8]) -> impl Iterator<Item = Damage> + use<> {
+    let is_lock = bytes.is_empty();
+    DAMAGES.into_iter().filter(move |damage| !is_lock || matches!(damage, Damage::Lost | Damage::Supplanted))
+}
+
+/// Each of these files, and each damage to it.
+fn damaged(files: &Files) -> impl Iterator<Item = (&Path, Damage)> {
+    files.iter().flat_map(|(file, bytes)| damages(bytes).map(move |damage| (file.as_path(), damage)))
+}
 
 impl Damage {
     fn befall(self, life: &Life, file: &Path, whole: &[u8]) {
@@ -39,53 +62,6 @@ impl Damage {
         life.disk().tamper(file, bytes);
     }
 }
-
-/// The verbs that only look.
-const LOOKING: [&[&str]; 13] = [
-    &["status"],
-    &["plan"],
-    &["drift"],
-    &["doctor"],
-    &["state", "show"],
-    &["state", "history", "secrets"],
-    &["state", "history", "platform"],
-    &["lease", "show"],
-    &["timeline"],
-    &["kubeconfig"],
-    &["talosconfig"],
-    &["owners"],
-    &["gitops", "check", TREE],
-];
-
-/// Where what is to do with the castle is kept, which is nothing.
-const PLAN: &str = "/castle/blue.plan";
-/// A folder that Flux could follow.
-const TREE: &str = "/castle/gitops";
-
-/// Stands for the number of the newest record of the layer that is named before it.
-const NEWEST: &str = "NEWEST";
-
-/// Those that change something, and leave the castle what it is.
-const CHANGING: [&[&str]; 7] = [
-    &["state", "restore", "platform", NEWEST, "--yes"],
-    &["state", "restore", "secrets", NEWEST, "--yes"],
-    &["handover", "metallb", "--to", "castle", "--yes"],
-    &["adopt", "--foreign", "--yes"],
-    &["lease", "take", "--yes"],
-    &["up", "--remove", "flux"],
-    &["up", "--plan", PLAN],
-];
-
-/// Those after which nothing, or another life, is to be there.
-const ENDING: [&[&str]; 7] = [
-    &["down", "--yes"],
-    &["rebirth", "--yes"],
-    &["wipe", "--yes"],
-    &["down", "--graceful", "--within", "2m", "--yes"],
-    &["down", "--forget-secrets", "blue", "--yes"],
-    &["rebirth", "--keep-identity", "--yes"],
-    &["rebirth", "--graceful", "--within", "2m", "--yes"],
-];
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
@@ -136,6 +112,7 @@ impl Wrong {
     /// Holds that a verb ended, and told the way out if it did not work.
     fn unless_told(&mut self, told: &Told, case: &str) {
         self.unless(told.exit.is_some(), case, "did not end", told);
+        self.unless(told.took <= BOUND, case, &format!("took {:?}", told.took), told);
         self.unless(!is_ill(told) || told.printed.text.contains("next: "), case, "tells no way out", told);
     }
 
@@ -150,7 +127,12 @@ impl Wrong {
         let is_named = text.contains(&*place) || (name.contains(['.', '0']) && text.contains(&*name));
         // A folder in the place of the newest record is no record.
         let is_missed = damage == Damage::Supplanted && text.contains("has been seen: the store has lost");
-        let is_exempt = damage == Damage::Lost || is_missed || (damage == Damage::Flipped && name == ".seen.json");
+        let is_told_otherwise =
+            |(verb, name, _): &(&str, &str, &str)| case.contains(&format!(": {verb}")) && file.ends_with(name);
+        let is_exempt = UNNAMED.iter().any(is_told_otherwise)
+            || damage == Damage::Lost
+            || is_missed
+            || (damage == Damage::Flipped && name == ".seen.json");
         self.unless(!is_ill(told) || is_named || is_exempt, case, "does not name it", told);
     }
 
@@ -165,7 +147,9 @@ fn is_ill(told: &Told) -> bool {
 }
 
 /// Runs a verb, which names records as they were before anything was damaged.
-async fn run(life: &Life, verb: &[&str], whole: &Files) -> Told {
+async fn run(life: &Life, verb: Verb, whole: &Files) -> Told {
+    // A machine of the castle that nobody can tell for one, while it is asked for.
+    let mark = (verb == FOREIGN).then(|| strip(life, "blue-worker-1"));
     let newest = |layer: &str| {
         let folder = format!("/state/{layer}/");
         let record = whole.keys().rfind(|path| path.to_string_lossy().contains(&folder)).unwrap();
@@ -173,7 +157,11 @@ async fn run(life: &Life, verb: &[&str], whole: &Files) -> Told {
     };
     let words = (0..verb.len()).map(|at| if verb[at] == NEWEST { newest(verb[at - 1]) } else { verb[at].to_owned() });
     let words: Vec<String> = words.collect();
-    life.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).await
+    let told = life.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    if let Some(give_back) = mark {
+        give_back(life);
+    }
+    told
 }
 
 /// Holds that every verb of the table does what it is for while nothing is damaged.
@@ -192,9 +180,16 @@ async fn given(life: &Life) {
     life.disk().tamper(&Path::new(TREE).join("clusters/blue/word.yaml"), word.into());
 }
 
-/// The castle stands in its second life, and its third was begun: it has all files that castle ever keeps.
+/// The castle stands in its second life, and its third was begun: it has all files that castle ever keeps, those among them that were damaged once and are set
+/// aside.
 async fn raised(life: &Life) {
     hold(&life.run(&["up"]).await, Exit::Done, &[]);
+    for (file, bytes) in kept(life) {
+        if file.ends_with("lease") || file.ends_with("predictions.json") || file.ends_with("journal.1") {
+            Damage::Halved.befall(life, &file, &bytes);
+        }
+    }
+    hold(&life.run(&["lease", "take", "--yes"]).await, Exit::Done, &["is set aside"]);
     hold(&life.run(&["rebirth", "--yes"]).await, Exit::Done, &[]);
     given(life).await;
     let at = At::Change(Box::new(|change| change.ends_with("/status/stop")));
@@ -203,7 +198,17 @@ async fn raised(life: &Life) {
     // Whoever was killed has the lease still, and is dead by now for anybody who does not know this machine any more.
     life.clock().sleep(Duration::from_secs(300)).await;
     let files = kept(life);
-    for name in ["rebirth", "rebirths.json", "castle", "lease"] {
+    for name in [
+        "rebirth",
+        "rebirths.json",
+        "castle",
+        "lease",
+        ".writer",
+        ".lock",
+        "damaged/lease",
+        "predictions.json.damaged",
+        "journal.damaged",
+    ] {
         assert!(files.keys().any(|file| file.ends_with(name)), "{name}: {:?}", files.keys());
     }
 }
@@ -215,7 +220,7 @@ fn is_drawn(number: usize, share: usize) -> bool {
 }
 
 /// Holds what every verb promises that only looks, whatever is damaged.
-async fn look(life: &Life, verb: &[&str], case: &str, damaged: (&Path, Damage), wrong: &mut Wrong) {
+async fn look(life: &Life, verb: Verb, case: &str, damaged: (&Path, Damage), wrong: &mut Wrong) {
     let before = kept(life);
     let told = life.run(verb).await;
     let mut after = kept(life);
@@ -240,7 +245,8 @@ fn is_key(file: &Path) -> bool {
 async fn case_of(life: &Life, (file, damage): (&Path, Damage), whole: &Files, wrong: &mut Wrong) {
     let (bytes, name) = (&whole[file], format!("{} {damage:?}", file.display()));
     let guests = || life.datacenter.look().guests.keys().copied().collect::<Vec<u32>>();
-    let before = (guests(), bundle(life));
+    let (before, secrets) = ((guests(), bundle(life)), minted(life).await);
+    assert!(secrets.is_some(), "the state has none");
     damage.befall(life, file, bytes);
     life.tally.changes();
     for verb in LOOKING {
@@ -248,13 +254,19 @@ async fn case_of(life: &Life, (file, damage): (&Path, Damage), whole: &Files, wr
     }
     for verb in CHANGING {
         let told = run(life, verb, whole).await;
-        // What none of its castles could do is no matter of this file.
-        wrong.unless_told(&told, &format!("{name}: {}", verb.join(" ")));
-        wrong.unless((guests(), bundle(life)) == before, &name, "it is another castle", &told);
+        let case = format!("{name}: {}", verb.join(" "));
+        wrong.unless_named(&told, &case, (file, damage));
+        wrong.unless((guests(), bundle(life)) == before, &case, "it is another castle", &told);
+        wrong.unless(minted(life).await.is_none_or(|now| Some(now) == secrets), &case, "it has other secrets", &told);
+        if verb == ["lease", "take", "--yes"] && damage != Damage::Supplanted && !is_key(file) {
+            wrong.unless(told.exit == Some(Exit::Done), &case, "did not take it", &told);
+        }
         restore(life, whole);
         damage.befall(life, file, bytes);
     }
-    wrong.unless_named(&life.run(&["up"]).await, &format!("{name}: up"), (file, damage));
+    let up = life.run(&["up"]).await;
+    wrong.unless_named(&up, &format!("{name}: up"), (file, damage));
+    wrong.unless(minted(life).await.is_none_or(|now| Some(now) == secrets), &name, "up has other secrets", &up);
     if file.ends_with("lease") && damage != Damage::Supplanted {
         damage.befall(life, file, bytes);
         let taken = life.run(&["lease", "take", "--yes"]).await;
@@ -287,6 +299,7 @@ async fn case_of(life: &Life, (file, damage): (&Path, Damage), whole: &Files, wr
     wrong.unless(up.exit == Some(Exit::Done), &name, "up after adopt", &up);
     wrong.unless((guests(), bundle(life)) == before, &name, "it is another castle", &up);
     wrong.unless(keys(&kept(life)) == keys(whole), &name, "a key was minted", &up);
+    wrong.unless(minted(life).await == secrets, &name, "it has other secrets in the end", &up);
     restore(life, whole);
 }
 
@@ -299,8 +312,8 @@ fn whatever_is_damaged_is_named_and_mended_and_nothing_is_minted() {
         works(&life, &whole).await;
         // Each world takes its part of them.
         let world = begun.fetch_add(1, Ordering::Relaxed);
-        let all = whole.keys().flat_map(|file| DAMAGES.map(|damage| (file, damage)));
-        let drawn = all.enumerate().filter(|(number, _)| is_drawn(*number, LOOKED_AT)).map(|(_, case)| case);
+        let drawn =
+            damaged(&whole).enumerate().filter(|(number, _)| is_drawn(*number, LOOKED_AT)).map(|(_, case)| case);
         for (file, damage) in drawn.skip(world).step_by(2) {
             case_of(&life, (file, damage), &whole, &mut wrong).await;
         }
@@ -323,8 +336,7 @@ fn no_second_key_is_minted_for_a_castle_that_has_one() {
         given(&life).await;
         let (whole, mut wrong) = (kept(&life), Wrong::default());
         assert_eq!(keys(&whole).len(), 1, "{:?}", whole.keys());
-        let files = whole.keys().filter(|file| is_key(file) || file.ends_with("castle"));
-        let all = files.flat_map(|file| DAMAGES.map(|damage| (file, damage)));
+        let all = damaged(&whole).filter(|(file, _)| is_key(file) || file.ends_with("castle"));
         for (_, (file, damage)) in all.enumerate().filter(|(number, _)| is_drawn(*number, KEYLESS)) {
             case_of(&life, (file, damage), &whole, &mut wrong).await;
         }
@@ -385,7 +397,7 @@ fn whoever_ends_a_castle_with_damaged_files_loses_nothing() {
         *files.lock().unwrap() = kept(&life);
     });
     let files = files.into_inner().unwrap();
-    let all = files.keys().flat_map(|file| DAMAGES.map(move |damage| ENDING.map(|verb| (file, damage, verb))));
+    let all = damaged(&files).map(|(file, damage)| ENDING.map(|verb| (file, damage, verb)));
     let cases: Vec<_> =
         all.flatten().enumerate().filter(|(number, _)| is_drawn(*number, ENDED)).map(|(_, case)| case).collect();
     let wrong = std::sync::Mutex::new(Wrong::default());
@@ -440,16 +452,27 @@ fn wipe_asks_before_it_sets_damaged_files_aside() {
 }
 
 /// Holds that a castle with this file damaged ends, or comes back as it was.
-async fn ended(life: &Life, (file, damage): (&Path, Damage), verb: &[&str], wrong: &mut Wrong) {
+async fn ended(life: &Life, (file, damage): (&Path, Damage), verb: Verb, wrong: &mut Wrong) {
     let case = format!("{} {damage:?}: {}", file.display(), verb.join(" "));
     raised(life).await;
+    if verb.contains(&"--keep-identity") && !file.ends_with("rebirth") {
+        // The one that was begun is another one, and would be all that is told.
+        life.disk().lose(&Path::new(STATE).join("blue/embedded/rebirth"));
+    }
     let (whole, before) = (kept(life), bundle(life));
     let Some(bytes) = whole.get(file) else { return };
     damage.befall(life, file, bytes);
     let told = life.run(verb).await;
-    wrong.unless_told(&told, &case);
+    wrong.unless_named(&told, &case, (file, damage));
+    if verb[0] == "rebirth" && file.ends_with("rebirth") && matches!(damage, Damage::Emptied | Damage::Halved) {
+        // What is begun anew is not passed over.
+        wrong.unless(told.printed.text.contains("/rebirth in "), &case, "says nothing of it", &told);
+    }
     let machines = life.datacenter.talos_nodes().len();
     let is_done = told.exit == Some(Exit::Done);
+    if verb[0] == "wipe" && does_without(file) && damage != Damage::Supplanted {
+        wrong.unless(is_done, &case, "does not do without it", &told);
+    }
     if is_done && verb[0] != "rebirth" {
         wrong.unless(machines == 0, &case, "machines are left", &told);
     }
@@ -487,6 +510,22 @@ async fn ended(life: &Life, (file, damage): (&Path, Damage), verb: &[&str], wron
     }
     wrong.unless(up.exit == Some(Exit::Done), &case, "up after that", &up);
     wrong.unless(is_done || machines < 2 || bundle(life) == before, &case, "it is another castle", &up);
+}
+
+/// Whether `wipe` does without this file: whose castle it is, who works on it, and what it was.
+fn does_without(file: &Path) -> bool {
+    let kept = file.strip_prefix(STATE).unwrap_or(file);
+    kept.ends_with("castle") || kept.ends_with("lease") || kept.to_string_lossy().contains("/state/")
+}
+
+/// The secrets that the state has of the life that the castle is in; nothing if it cannot be read.
+async fn minted(life: &Life) -> Option<String> {
+    let kept = Kept::open(&life.doors(), &life.script.file).ok()?;
+    let castle = kept.castle_id().await.ok()??;
+    let generation = castle.generation;
+    let record = kept.state(castle).ok()?.latest(&secrets::layer()).await.ok()??;
+    let is_ours = record.payload["generation"] == generation;
+    record.payload["bundle"].as_str().filter(|_| is_ours).map(str::to_owned)
 }
 
 /// What the nodes of the castle know each other by, as they have it.

@@ -17,7 +17,7 @@ fn five() -> Arc<Script> {
 }
 
 /// Somebody takes the mark of a machine away; returns what gives it back.
-fn strip(life: &Life, name: &str) -> impl Fn(&Life) + use<> {
+pub(super) fn strip(life: &Life, name: &str) -> impl Fn(&Life) + use<> {
     let vmid = vmid(life, name);
     let config = life.datacenter.look().guests[&vmid].config.clone();
     assert!(life.datacenter.change_guest(vmid, &[("description", None), ("tags", None)]));

@@ -2,7 +2,7 @@
 //!
 //! The same cluster is the one with the same authority: its entry is replaced. An entry of the same name with another authority
 //! is another cluster's, and stays; the new one is then called `NAME-1`, `NAME-2`, …, as Talos calls it. Of an entry that is replaced,
-//! what castle does not write itself stays, too.
+//! what castle does not write itself stays, too. Lines of others stay as they are, with their comments, wherever the lines of a file tell what is whose.
 
 use castle_secrets::Secret;
 use castle_yaml::{self as yaml, YamlError};
@@ -15,7 +15,7 @@ use super::user_name;
 /// A file with a cluster merged in.
 #[derive(Clone, Debug)]
 pub struct Merged {
-    /// The whole file. Comments of the old one are gone.
+    /// The whole file. Comments of the old one stay, but for those inside of entries that are written anew.
     pub text: Secret,
     /// What the context is called in it.
     pub context: String,
@@ -75,6 +75,20 @@ impl Open {
         let open = Self(documents.next().unwrap_or_else(|| json!({})), file);
         let several = documents.next().as_mut().map(yaml::wipe).is_some();
         if several || !open.0.is_object() { Err(open.shape("contexts")) } else { Ok(open) }
+    }
+
+    /// The same, to be held against once it has changed.
+    fn as_it_is(&self) -> Self {
+        Self(self.0.clone(), self.1)
+    }
+
+    /// The file as text: the one that was there with what has changed in it; all of it anew, if nothing was in it or its lines do not tell what is whose.
+    fn text(mut self, existing: &str, before: &Self, emit: fn(&Value) -> String) -> Secret {
+        let is_new = before.0.as_object().is_some_and(Map::is_empty);
+        match yaml::edit(existing, &before.0, &self.0, emit).filter(|_| !is_new) {
+            Some(text) => text.into(),
+            None => written(&mut self.0, emit),
+        }
     }
 
     fn shape(&self, key: &'static str) -> MergeError {
@@ -175,6 +189,7 @@ fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
 pub fn merge_talosconfig(existing: &str, new: &Secret) -> Result<Merged, MergeError> {
     let mut new = Open::parse(new.expose(), File::New)?;
     let mut merged = Open::parse(existing, File::Existing)?;
+    let before = merged.as_it_is();
     let name = new.0.get("context").and_then(Value::as_str).ok_or(new.shape("context"))?.to_owned();
     let error = new.shape("contexts");
     let context = new.map("contexts")?.remove(&name).ok_or(error)?;
@@ -185,7 +200,7 @@ pub fn merge_talosconfig(existing: &str, new: &Secret) -> Result<Merged, MergeEr
     let name = free_name(&name, |name| contexts.get(name).is_some_and(is_another));
     put_over(contexts.entry(name.clone()).or_insert_with(|| json!({})), context);
     merged.set("context", &name)?;
-    Ok(Merged { text: written(&mut merged.0, yaml::emit), context: name })
+    Ok(Merged { text: merged.text(existing, &before, yaml::emit), context: name })
 }
 
 /// Merges a `kubeconfig` as castle issues it into another, and makes its context the current one. An empty text is a file without
@@ -196,6 +211,7 @@ pub fn merge_talosconfig(existing: &str, new: &Secret) -> Result<Merged, MergeEr
 pub fn merge_kubeconfig(existing: &str, new: &Secret) -> Result<Merged, MergeError> {
     let new = Open::parse(new.expose(), File::New)?;
     let mut merged = Open::parse(existing, File::Existing)?;
+    let before = merged.as_it_is();
     let first = |key: &'static str, inside| {
         let entry = new.0.get(key).and_then(|list| list.get(0)).ok_or(new.shape(key))?;
         let name = entry.get("name").and_then(Value::as_str).ok_or(new.shape(key))?;
@@ -243,9 +259,9 @@ pub fn merge_kubeconfig(existing: &str, new: &Secret) -> Result<Merged, MergeErr
     for (key, value) in [("apiVersion", "v1"), ("kind", "Config")] {
         merged.set(key, value)?;
     }
-    if let Some(entries) = merged.0.as_object_mut() {
+    if let (Some(entries), true) = (merged.0.as_object_mut(), before.0.as_object().is_some_and(Map::is_empty)) {
         // As Kubernetes' own programs write it.
         entries.sort_keys();
     }
-    Ok(Merged { text: written(&mut merged.0, yaml::emit_for_kubernetes), context: user_name })
+    Ok(Merged { text: merged.text(existing, &before, yaml::emit_for_kubernetes), context: user_name })
 }

@@ -208,6 +208,64 @@ users:
     assert_eq!(merged["context"], "blue");
 }
 
+/// Goal: whoever keeps a file by hand finds it again. Method: files with comments, an order and a style of their own are merged into twice; all of their lines are
+/// there in their order, but for those that castle means to change.
+#[tokio::test]
+async fn lines_that_castle_does_not_mean_stay_as_they_are() {
+    let (bundle, other) = (bundle().await, bundle().await);
+    let kubeconfig = "\
+# mine, since 2021
+kind: Config
+apiVersion: v1
+current-context: far   # the one at work
+
+users:
+  # from the portal
+  - name: \"cloud\"
+    user: {exec: {command: aws, args: [eks, get-token]}}
+  # the end of them
+contexts:
+  - context: {cluster: far, user: cloud}  # never delete this
+    name: far
+clusters:
+  - name: far
+    cluster: {server: 'https://far'}
+preferences:
+  colors: true # nice
+";
+    let talosconfig = "\
+# of the lab
+context: far
+contexts:
+    # in the cellar
+    far:
+        endpoints: [a, b] # two
+        ca: QUJD
+";
+    for (existing, changed, merge, news) in [
+        (
+            kubeconfig,
+            "current-context: ",
+            merge_kubeconfig as fn(&str, &Secret) -> _,
+            [kube(&bundle, "blue").await, kube(&other, "blue").await],
+        ),
+        (talosconfig, "context: ", merge_talosconfig, [talos(&bundle, "blue").await, talos(&other, "blue").await]),
+    ] {
+        let mut text = existing.to_owned();
+        for new in &news {
+            let merged = merge(&text, new).unwrap();
+            let again = merge(merged.text.expose(), new).unwrap();
+            assert_eq!(again.text.expose(), merged.text.expose(), "once more is no change");
+            text = merged.text.expose().to_owned();
+            let mut lines = text.lines();
+            for line in existing.lines().filter(|line| !line.starts_with(changed)) {
+                assert!(lines.any(|found| found == line), "{line:?} is gone or elsewhere:\n{}", shape(&merged.text));
+            }
+        }
+        assert!(text.contains("blue-1"), "both are in it");
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_such_file_is_refused_and_not_quoted() {
     let bundle = bundle().await;
