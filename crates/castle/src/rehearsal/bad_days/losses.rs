@@ -1,9 +1,12 @@
 //! Losses of control planes in every order, with castle killed in between: there is never a second etcd in one life, and what a survivor has is not
 //! lost. The first raise is killed, too.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use castle_kubernetes::client::Mode;
 use castle_kubernetes::model::Object;
 use castle_rehearsal::{Chance, Loss as DiskLoss, Moment};
+use castle_seams::{Clock, SystemClock};
 use castle_testbed::draw;
 use serde_json::json;
 
@@ -33,6 +36,9 @@ const WORLDS: u64 = 3;
 const EFFECTS: u64 = 40;
 /// And from the first so many of the first raise.
 const FIRST_EFFECTS: u64 = 110;
+
+/// Of the verbs that are to be killed after a loss, one in so many must have been: others come to their end before the effect that was drawn.
+const KILLED_OF: usize = 12;
 
 /// One of all orders.
 fn order(mut number: u64) -> Vec<Loss> {
@@ -80,7 +86,8 @@ fn planted(life: &Life) -> Option<String> {
 }
 
 /// The first raise is killed, and then perhaps a machine is lost: what its etcd has begun with is not lost as long as enough of its members are left.
-async fn begin(life: &Life, seed: u64, chance: &Chance) {
+/// Tells whether it came to the kill.
+async fn begin(life: &Life, seed: u64, chance: &Chance) -> bool {
     let told = life.run_killed(&["up"], killed(FIRST_EFFECTS, chance)).await;
     life.clock().sleep(Duration::from_secs(chance.below(180))).await;
     let members = |life: &Life| -> Vec<u32> {
@@ -108,22 +115,24 @@ async fn begin(life: &Life, seed: u64, chance: &Chance) {
         assert_eq!((up.exit, Some(identity(life))), (Some(Exit::Refused), identity_before), "{story}");
         hold(&life.run(&["down", "--yes", "--forget-secrets", "blue"]).await, Exit::Done, &[]);
         hold(&life.run(&["up"]).await, Exit::Done, &[]);
-        return;
+        return told.exit.is_none();
     }
     assert_eq!(up.exit, Some(Exit::Done), "{story}");
     assert!(left == 0 || Some(identity(life)) == identity_before, "{story}");
+    told.exit.is_none()
 }
 
-async fn world(life: &Life, seed: u64) {
+/// Lives through it, and tells whether the first raise was killed, and how many verbs after it were.
+async fn world(life: &Life, seed: u64) -> (bool, usize) {
     let (others, chance) = (Others::of(life), Chance::new(seed));
-    begin(life, seed, &chance).await;
+    let (first, mut kills) = (begin(life, seed, &chance).await, 0);
     for loss in order(seed % ORDERS) {
         plant(life).await;
         let before = (identity(life), planted(life));
         bootstraps(life);
         happens(life, loss, &chance);
         life.clock().sleep(Duration::from_secs(chance.below(180))).await;
-        life.run_killed(&["up"], killed(EFFECTS, &chance)).await;
+        kills += usize::from(life.run_killed(&["up"], killed(EFFECTS, &chance)).await.exit.is_none());
         assert!(etcds(life) <= 1, "{loss:?}");
         let up = life.run(&["up"]).await;
         let story = format!("seed {seed}, {loss:?} of {:?}: {}", order(seed % ORDERS), up.printed.text);
@@ -141,28 +150,55 @@ async fn world(life: &Life, seed: u64) {
     }
     let again = life.run(&["up"]).await;
     assert_eq!(again.printed.result["result"], "unchanged", "{}", again.printed.text);
+    (first, kills)
+}
+
+/// The seeds of so many worlds. A part of a hundred is spread over all orders.
+fn seeds(first: u64, worlds: u64) -> Vec<u64> {
+    (0..worlds).map(|number| first + number * 100 / worlds).collect()
 }
 
 #[test]
 fn every_order_is_drawn() {
-    let orders: std::collections::BTreeSet<String> = (0..ORDERS).map(|number| format!("{:?}", order(number))).collect();
-    assert_eq!(orders.len(), 24);
+    for first in [0, 1, 23, draw()] {
+        let mut drawn = std::collections::BTreeMap::<String, u64>::new();
+        for seed in seeds(first, 100) {
+            *drawn.entry(format!("{:?}", order(seed % ORDERS))).or_default() += 1;
+        }
+        assert_eq!(drawn.len(), 24, "{drawn:?}");
+        assert!(drawn.values().all(|times| *times >= 4), "{drawn:?}");
+    }
 }
 
 #[test]
+#[expect(
+    clippy::print_stderr,
+    reason = "how much was tried, and how long it took, is what whoever runs all of it wants to know"
+)]
 fn losses_in_any_order_leave_one_etcd() {
     let worlds = std::env::var("CASTLE_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(WORLDS);
-    // A part of a hundred is spread over all orders.
-    let seeds: Vec<u64> = (0..worlds).map(|number| draw() + number * 100 / worlds).collect();
+    let (clock, firsts, kills) = (SystemClock::new(), AtomicUsize::new(0), AtomicUsize::new(0));
+    let began = clock.monotonic();
+    let seeds = seeds(draw(), worlds);
     for some in seeds.chunks(2) {
         std::thread::scope(|scope| {
             for &seed in some {
-                let script = three();
+                let (script, firsts, kills) = (three(), &firsts, &kills);
                 let lived = move || {
-                    in_virtual_time(async |clock| world(&Life::begin(&script, seed, clock), seed).await).unwrap();
+                    let lived = in_virtual_time(async |clock| world(&Life::begin(&script, seed, clock), seed).await);
+                    let (first, later) = lived.unwrap();
+                    firsts.fetch_add(usize::from(first), Ordering::Relaxed);
+                    kills.fetch_add(later, Ordering::Relaxed);
                 };
                 std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, lived).unwrap();
             }
         });
     }
+    let (firsts, kills, worlds) = (firsts.into_inner(), kills.into_inner(), seeds.len());
+    let (meant, took) = (worlds * LOSSES.len(), (clock.monotonic() - began).as_secs());
+    eprintln!(
+        "{worlds} worlds in {took} s: {firsts} of the first raises were killed, and {kills} of {meant} verbs after a loss"
+    );
+    assert!(firsts > 0, "no first raise was killed");
+    assert!(kills * KILLED_OF >= meant, "only {kills} of {meant} verbs were killed after a loss");
 }
