@@ -1,10 +1,11 @@
 //! What castle knows of each component as upstream publishes it: one row each.
 
+use castle_kubernetes::model::Object;
 use castle_spec::ComponentName;
 use castle_spec::values::ComponentVersion;
 
 use crate::fit::Fit;
-use crate::patches::{Objects, PatchError, external_secrets, flux, longhorn, metallb};
+use crate::patches::{Objects, PatchError, adapted, external_secrets, flux, longhorn, metallb};
 
 /// A component, from upstream to what castle applies of it.
 pub(crate) struct Row {
@@ -59,4 +60,20 @@ pub(crate) fn row(component: ComponentName) -> &'static Row {
         ComponentName::Longhorn => &LONGHORN,
         ComponentName::Flux => &FLUX,
     }
+}
+
+/// The namespace that a component lives in.
+#[must_use]
+pub fn namespace(component: ComponentName) -> &'static str {
+    row(component).namespace
+}
+
+/// The objects of a component's manifest, as a castle needs them.
+///
+/// # Errors
+///
+/// [`PatchError::Missing`] if the manifest lacks what has to be changed.
+pub fn adapt(component: ComponentName, objects: &[Object], fit: &Fit) -> Result<Vec<Object>, PatchError> {
+    let row = row(component);
+    adapted(component, row.namespace, objects, |objects| (row.adapt)(objects, fit))
 }

@@ -30,3 +30,4 @@ pub mod supply;
 pub use choice::{ChoiceError, Chosen, choose, stand_ins};
 pub use digest::digest;
 pub use fit::Fit;
+pub use known::{adapt, namespace};

@@ -14,8 +14,6 @@ use castle_kubernetes::model::Object;
 use castle_spec::ComponentName;
 use thiserror::Error;
 
-use crate::fit::Fit;
-use crate::known::row;
 pub(crate) use edit::Objects;
 
 pub use longhorn::DATA_PATH;
@@ -51,21 +49,16 @@ pub enum PatchError {
     },
 }
 
-/// The namespace that a component lives in.
-#[must_use]
-pub fn namespace(component: ComponentName) -> &'static str {
-    row(component).namespace
-}
-
-/// The objects of a component's manifest, as a castle needs them.
-///
-/// # Errors
-///
-/// [`PatchError::Missing`] if the manifest lacks what has to be changed.
-pub fn adapt(component: ComponentName, objects: &[Object], fit: &Fit) -> Result<Vec<Object>, PatchError> {
-    let mut objects = Objects::new(component, objects);
+/// The objects of a component's manifest after a change of castle's.
+pub(crate) fn adapted(
+    component: ComponentName,
+    namespace: &'static str,
+    objects: &[Object],
+    change: impl FnOnce(&mut Objects) -> Result<(), PatchError>,
+) -> Result<Vec<Object>, PatchError> {
+    let mut objects = Objects::new(component, namespace, objects);
     objects.without_helm();
-    (row(component).adapt)(&mut objects, fit)?;
+    change(&mut objects)?;
     objects.finish()
 }
 

@@ -13,8 +13,9 @@ use crate::choice::Chosen;
 use crate::digest::digest;
 use crate::fetch::fetch;
 use crate::fit::Fit;
+use crate::known::adapt;
 use crate::mirror::{MAX_MANIFEST_BYTES, Mirror, MirrorError};
-use crate::patches::{PatchError, adapt, apply_file};
+use crate::patches::{PatchError, apply_file};
 use crate::source::{Entry, Source};
 use crate::standin;
 

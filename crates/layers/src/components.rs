@@ -94,6 +94,12 @@ pub(crate) fn row(component: ComponentName) -> &'static Row {
     }
 }
 
+/// The layer that a component belongs to.
+#[must_use]
+pub fn layer_of(component: ComponentName) -> &'static str {
+    row(component).layer
+}
+
 /// The components that castle removes if they are wanted no more.
 pub fn removable() -> impl Iterator<Item = ComponentName> {
     ComponentName::ALL.into_iter().filter(|name| row(*name).stays.is_none())

@@ -5,7 +5,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use castle_components::patches::namespace;
+use castle_components::namespace;
 use castle_engine::{GraphBuilder, Handle, StepId};
 use castle_kubernetes::model::{Kind, Stage};
 use castle_kubernetes::steps::{Authority, Expect, Present, stage_step};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use castle_components::patches::namespace;
+use castle_components::namespace;
 use castle_engine::{GraphBuilder, Handle, Place, StepId};
 use castle_kubernetes::client::{Api, Scope};
 use castle_kubernetes::model::{Key, Kind, Mark, Object, Stage, Status, status};
@@ -11,7 +11,8 @@ use castle_kubernetes::steps::{Expect, Present, Ready, Test, Unmet, install_unle
 use castle_spec::{Castle, ComponentName, Node, Role};
 use serde_json::Value;
 
-use crate::names::{id, layer_of};
+use crate::components::layer_of;
+use crate::names::id;
 use crate::owners;
 
 /// How long the images of a component and its Pods may take: a slow line, and a node that pulls one image after the other.

@@ -38,9 +38,9 @@ mod turns;
 pub mod unwanted;
 pub mod vault;
 
-pub use components::removable;
+pub use components::{layer_of, removable};
 pub use inside::Inside;
-pub use names::{LAYERS, layer_of};
+pub use names::LAYERS;
 pub use placement::{Crowded, Placed, Why, place};
 pub use site::Site;
 pub use survey::{Survey, survey};

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use castle_engine::{Layer, StepId};
-use castle_spec::{Castle, ComponentName};
-
-use crate::components::row;
+use castle_spec::Castle;
 
 /// The ClusterSecretStore that reads the castle's vault.
 pub const STORE: &str = "infisical";
@@ -40,12 +38,6 @@ pub fn variables(castle: &Castle) -> BTreeMap<String, String> {
 
 /// The layers, from below.
 pub const LAYERS: [&str; 6] = ["secrets", "platform", "engine", "networking", "storage", "gitops"];
-
-/// The layer that a component belongs to.
-#[must_use]
-pub fn layer_of(component: ComponentName) -> &'static str {
-    row(component).layer
-}
 
 /// The name of a step or gate.
 pub(crate) fn id(layer: &str, kind: &str, name: &str) -> StepId {

@@ -3,7 +3,7 @@
 //! MetalLB's Pod is ready before its webhook serves, and its webhook serves one kind before the other. So each object waits until the
 //! API accepts that very object.
 
-use castle_components::patches::namespace;
+use castle_components::namespace;
 use castle_engine::{GraphBuilder, Handle};
 use castle_kubernetes::client::Scope;
 use castle_kubernetes::model::{Key, Kind, Object, Stage};

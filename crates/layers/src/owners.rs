@@ -13,8 +13,8 @@ use castle_spec::model::ComponentOwner;
 use castle_spec::{Castle, ComponentName};
 use tokio::sync::OnceCell;
 
-use crate::components::row;
-use crate::names::{id, layer_of};
+use crate::components::{layer_of, row};
+use crate::names::id;
 
 /// The components of a castle, for the arbiter: who is to keep each, and what it is known by.
 #[must_use]

@@ -6,7 +6,7 @@
 mod copies;
 mod proof;
 
-use castle_components::patches::namespace;
+use castle_components::namespace;
 use castle_engine::{GraphBuilder, Handle, StepId};
 use castle_kubernetes::client::Scope;
 use castle_kubernetes::model::{Key, Kind, Object, Stage, Status, condition, status};

@@ -11,10 +11,9 @@ use castle_kubernetes::steps::{Present, all_recorded, prune_step, remove};
 use castle_seams::BoxFuture;
 use castle_spec::{Castle, ComponentName};
 
-use crate::components::row;
+use crate::components::{layer_of, row};
 use crate::inside::Inside;
-use crate::names::FLUX_SYSTEM;
-use crate::names::{id, layer_of};
+use crate::names::{FLUX_SYSTEM, id};
 
 /// The components that were found and are wanted no more, and how many objects of each were written down.
 pub type Leftovers = Arc<Mutex<BTreeMap<ComponentName, usize>>>;

@@ -2,9 +2,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use castle_components::adapt;
 use castle_components::images::images;
 use castle_components::mirror::{Found, INDEX, Listed, Mirror, write_index};
-use castle_components::patches::adapt;
 use castle_components::pins::upstream;
 use castle_components::source::Entry;
 use castle_components::source::Source;

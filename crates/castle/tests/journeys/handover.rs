@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use castle_components::patches::adapt;
+use castle_components::adapt;
 use castle_components::{Fit, standin};
 use castle_http::header::{CONTENT_TYPE, HeaderValue};
 use castle_http::{Ask, Client, Endpoint, Identity, Method, Trust};

@@ -4,17 +4,19 @@ use castle_kubernetes::model::Object;
 use castle_spec::ComponentName;
 use serde_json::{Map, Value, json};
 
-use super::{PatchError, namespace};
+use super::PatchError;
 
 /// The objects of a component.
 pub(crate) struct Objects {
     pub(super) component: ComponentName,
+    /// The namespace that it is to live in.
+    pub(super) namespace: &'static str,
     pub(super) all: Vec<Value>,
 }
 
 impl Objects {
-    pub(super) fn new(component: ComponentName, objects: &[Object]) -> Self {
-        Self { component, all: objects.iter().map(|object| object.value().clone()).collect() }
+    pub(super) fn new(component: ComponentName, namespace: &'static str, objects: &[Object]) -> Self {
+        Self { component, namespace, all: objects.iter().map(|object| object.value().clone()).collect() }
     }
 
     pub(super) fn finish(self) -> Result<Vec<Object>, PatchError> {
@@ -59,7 +61,7 @@ impl Objects {
 
     /// Lets Pods in the component's namespace do what PodSecurity would forbid.
     pub(super) fn privilege(&mut self) -> Result<(), PatchError> {
-        let name = namespace(self.component);
+        let name = self.namespace;
         let missing = self.missing(format!("metadata in Namespace {name}"), PRIVILEGE);
         let metadata = self.one("Namespace", name, PRIVILEGE)?["metadata"].as_object_mut().ok_or(missing)?;
         let labels = metadata.entry("labels").or_insert_with(|| json!({}));

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::PatchError;
 use super::edit::Objects;
-use super::{PatchError, namespace};
 
 const PURPOSE: &str = "move it into a namespace of its own";
 const IN_NAMESPACES: [&str; 6] = ["ServiceAccount", "Secret", "Role", "RoleBinding", "Service", "Deployment"];
@@ -11,7 +11,7 @@ const DEPLOYMENTS: [&str; 3] = ["external-secrets", "external-secrets-cert-contr
 const WEBHOOKS: [&str; 2] = ["secretstore-validate", "externalsecret-validate"];
 
 pub(crate) fn adapt(objects: &mut Objects) -> Result<(), PatchError> {
-    let new = namespace(objects.component);
+    let new = objects.namespace;
     let told = &objects.one("Deployment", DEPLOYMENTS[0], PURPOSE)?["metadata"]["namespace"];
     let old = told.as_str().unwrap_or("default").to_owned();
     move_objects(objects, &old, new);

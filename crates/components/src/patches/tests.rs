@@ -4,6 +4,8 @@ use castle_kubernetes::model::manifest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fit::Fit;
+use crate::known::adapt;
 use crate::pins::PINS;
 use crate::standin;
 

@@ -2,8 +2,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::Fit;
+use crate::known::{adapt, namespace};
 use crate::patches::tests::{FITS, upstream};
-use crate::patches::{adapt, namespace};
 
 #[test]
 fn the_stand_ins_are_whole_and_small() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use castle_components::patches::adapt;
+use castle_components::adapt;
 use castle_components::{Fit, standin};
 use castle_datacenter::{Blueprint, Latencies, Stage};
 use castle_seams::Clock;

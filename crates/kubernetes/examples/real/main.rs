@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use castle_components::patches::adapt;
+use castle_components::adapt;
 use castle_components::pins::pin;
 use castle_components::{Fit, standin};
 use castle_engine::{

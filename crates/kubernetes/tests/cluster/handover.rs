@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use castle_components::patches::adapt;
+use castle_components::adapt;
 use castle_components::{Fit, standin};
 use castle_engine::Report;
 use castle_kubernetes::model::{Key, Object, Owner};

@@ -1,6 +1,6 @@
 //! The upstream manifests and castle's stand-ins for them, adapted and applied by castle as a layer does.
 
-use castle_components::patches::adapt;
+use castle_components::adapt;
 use castle_components::pins::pin;
 use castle_components::{Fit, standin};
 use castle_kubernetes::model::{Object, manifest};

@@ -67,7 +67,7 @@ fn components_are_whose_the_file_says() {
 /// run is missing in no manifest: MetalLB's `memberlist`, the certificates of webhooks.
 #[test]
 fn what_castle_hands_over_passes() {
-    use castle_components::patches::adapt;
+    use castle_components::adapt;
     let gitops = format!("{GITOPS}storage: {{longhorn: {{replicas: 1}}}}\n");
     let fit = Fit::of(&castle(&gitops), &[]);
     for (name, key, file) in [

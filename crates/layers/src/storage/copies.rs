@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use castle_components::patches::namespace;
+use castle_components::namespace;
 use castle_kubernetes::client::Scope;
 use castle_kubernetes::model::{Key, Kind, Object, condition};
 use castle_kubernetes::steps::{Expect, Test, Unmet};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use castle_components::patches::namespace;
+use castle_components::namespace;
 use castle_engine::{Change, Class, Decision, Fault, GraphBuilder, Handle, Impact, Operation, Place, Step};
 use castle_kubernetes::client::{Api, Mode, Scope};
 use castle_kubernetes::model::{Kind, Mark, Object, condition};

@@ -43,7 +43,7 @@ fn each_component_can_be_left_out() {
     for name in ComponentName::ALL {
         let file = if name == ComponentName::ExternalSecrets { without_vault(&full(1, 1)) } else { full(1, 1) };
         fits(&format!("{file}components: {{{}: off}}\n", key(name)), Wishes::default(), |keep| {
-            let space = castle_components::patches::namespace(name);
+            let space = castle_components::namespace(name);
             assert!(!keep.manifests.contains_key(&name));
             assert_eq!(keep.datacenter().object(BLUE, "namespaces", "", space), None, "{space}");
         });

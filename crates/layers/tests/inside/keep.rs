@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use castle_components::{Fit, patches, standin};
+use castle_components::{Fit, standin};
 use castle_datacenter::blueprint::{Placed, Span, TalosLatencies};
 use castle_datacenter::{
     Blueprint, Datacenter, EMBEDDED_CLIENT_ID, EMBEDDED_CLIENT_SECRET, EMBEDDED_ENVIRONMENT, EMBEDDED_PROJECT,
@@ -152,7 +152,9 @@ fn manifests(room: &Room, mirror: Option<&Path>) -> BTreeMap<ComponentName, Vec<
         }
     };
     let wanted = room.castle.wanted_components().into_iter().filter(|wanted| wanted.owner == ComponentOwner::Castle);
-    wanted.map(|wanted| (wanted.name, patches::adapt(wanted.name, &objects(wanted.name), &fit).unwrap())).collect()
+    wanted
+        .map(|wanted| (wanted.name, castle_components::adapt(wanted.name, &objects(wanted.name), &fit).unwrap()))
+        .collect()
 }
 
 /// What a castle is given beside its file.

@@ -50,7 +50,7 @@ fn unwanted(name: ComponentName, layers: &[&str], happens: impl AsyncFnOnce(&mut
         keep.rewrite(&(file.clone() + &format!("components: {{{key}: off}}\n")));
         done(&keep.furnished().await);
         assert_eq!(left(keep), [name]);
-        assert!(there(keep, castle_components::patches::namespace(name)), "nobody said that it may go");
+        assert!(there(keep, castle_components::namespace(name)), "nobody said that it may go");
         done(&keep.foreseen().await);
         assert_eq!(left(keep), [name], "a plan tells it, too");
         happens(keep, person).await;
@@ -59,7 +59,7 @@ fn unwanted(name: ComponentName, layers: &[&str], happens: impl AsyncFnOnce(&mut
 
 /// Removes it, and holds that nothing is left of it.
 async fn removed(keep: &mut Keep, name: ComponentName) {
-    let space = castle_components::patches::namespace(name);
+    let space = castle_components::namespace(name);
     keep.wishes.removal = vec![name];
     done(&keep.furnished().await);
     assert!(!there(keep, space), "{space}");
