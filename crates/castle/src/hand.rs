@@ -239,7 +239,12 @@ mod tests {
             let whole = seconds(100) + GRACE - seconds(1) + seconds(300) + GRACE;
             assert_eq!((outside.await, clock.monotonic()), (Err(Ended::Late(whole)), whole));
             hand.within(clock.monotonic(), None);
-            hand.heed(clock, NEVER, async { Ok(clock.sleep(seconds(500)).await) }).await.unwrap();
+            hand.heed(clock, NEVER, async {
+                clock.sleep(seconds(500)).await;
+                Ok(())
+            })
+            .await
+            .unwrap();
         })
         .unwrap();
     }

@@ -27,8 +27,6 @@ const LEFT_OUT: &str = "not in the file any more";
 /// That a part of the castle is not known.
 const UNSEEN: &str = "What is inside of the cluster was not looked at";
 
-/// All layers, in the order they stand on each other.
-
 /// Show the nodes of a castle, its cluster, and what is in it, as they are now
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {

@@ -42,10 +42,13 @@ pub struct Ground {
     pub deep: bool,
     latest: Mutex<Option<(Duration, Arc<Guests>)>>,
     /// Which guests run on each host, as of when.
-    running: Mutex<BTreeMap<String, (Duration, Arc<BTreeSet<u32>>)>>,
+    running: Mutex<BTreeMap<String, Running>>,
     /// The guests that somebody waits for, and what is seen of them.
     awaited: std::sync::Mutex<BTreeMap<u32, Closed>>,
 }
+
+/// Since when it is known, and the numbers of the guests that run on a host.
+type Running = (Duration, Arc<BTreeSet<u32>>);
 
 /// Whether a machine of this castle is seen besides the guest of this number, as far as the list tells.
 #[must_use]

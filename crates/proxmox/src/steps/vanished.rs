@@ -35,12 +35,17 @@ pub async fn vanished(ground: &Ground, vmid: u32, name: &str) -> Result<(), Faul
         let is_called_so = config.get("name") == Some(name);
         let what = match ground.owner(row.vmid, &config).await? {
             Owner::Ours(mark) if mark.name == name => return Err(there(row.vmid, &row.host)),
-            // The whole mark of another machine, of an earlier life or of another castle.
-            Owner::Ours(_) | Owner::Earlier(_) | Owner::Later(_) | Owner::Other(_) => continue,
             Owner::Copy(mark) if is_called_so || mark.name == name => format!("a copy of VM {}", mark.place.vmid),
             Owner::Unreadable(format) if is_called_so => format!("which {format}"),
             Owner::Stranger if is_called_so => "without castle's mark".to_owned(),
-            Owner::Copy(_) | Owner::Unreadable(_) | Owner::Stranger => continue,
+            // Another name, or the whole mark of another machine, of another life or of another castle.
+            Owner::Ours(_)
+            | Owner::Earlier(_)
+            | Owner::Later(_)
+            | Owner::Other(_)
+            | Owner::Copy(_)
+            | Owner::Unreadable(_)
+            | Owner::Stranger => continue,
         };
         let evidence = format!("may be there under another number: VM {} on {}, {what}", row.vmid, row.host);
         return Err(Fault::guard(name, evidence).next(format!(

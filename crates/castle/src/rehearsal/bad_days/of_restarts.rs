@@ -324,7 +324,7 @@ fn a_control_plane_that_is_lost_while_another_is_emptied_keeps_that_from_restart
                 assert_eq!(restarted(life), [first]);
                 match is_mute {
                     true => life.datacenter.mute_api_server(first, true),
-                    false => drop(life.datacenter.hush_node(first, true)),
+                    false => life.datacenter.hush_node(first, true),
                 }
                 life.clock().sleep(Duration::from_secs(5)).await;
                 let_go(&person).await;

@@ -30,7 +30,7 @@ pub(super) fn faults(document: &Document) -> Wrongs {
             wrongs.quote(bad.is_some(), text, Some("accepted CA: failed to decode PEM block"));
         }
         "KubeAdmissionControlConfig" => {
-            wrongs.say(document.name.is_empty(), "admission control plugin name is required")
+            wrongs.say(document.name.is_empty(), "admission control plugin name is required");
         }
         "KubeAuthorizerConfig" => {
             wrongs.say(document.name.is_empty(), "authorizer name is required");
