@@ -242,7 +242,7 @@ impl Unopened {
     fn next(&self) -> &'static str {
         match self {
             Self::ForOthers(_) => {
-                "run castle with a key that opens it (docs/state.md, \"Who can read it\"); or, if the state here has the secrets of what stands, remove it \
+                "give castle a key that opens it (docs/state.md, \"Who can read it\"); or, if the state here has the secrets of what stands, remove it \
                  from the vault: castle up seals it anew for whoever can read the state now"
             }
             Self::Newer(_) => "use that castle",

@@ -175,7 +175,7 @@ fn vault_of(place: &VaultPlace) -> Infisical {
     };
     let others = [("/", "OF_SOMEBODY"), ("/somebody/else", "OF_SOMEBODY_ELSE"), (folder.as_str(), "OF_A_COLLEAGUE")];
     for project in &mut vault.projects {
-        let placed = others.map(|(folder, name)| Placed::new(environment, folder, name, "not castle's"));
+        let placed = others.map(|(folder, name)| Placed::new(environment, folder, name, "what-others-keep"));
         project.secrets.extend(placed.into_iter().filter(|placed| !placed.path.is_empty()));
     }
     vault

@@ -192,7 +192,9 @@ fn a_lease_that_is_taken_away_right_before_a_life_ends() {
         let is_gone = |life: &Life| {
             let look = life.datacenter.look();
             let is_at_work = look.tasks.iter().any(|task| task.ended.is_none());
-            look.guests.is_empty() && !is_at_work && !look.volumes.keys().any(|(_, name)| name.contains("import/"))
+            look.guests.is_empty()
+                && !is_at_work
+                && !look.volumes.keys().any(|(_, name)| name.contains("import/castle-blue-embedded"))
         };
         let told = meanwhile(&life, &["down", "--yes"], is_gone, async |life| take_lease_away(life)).await;
         hold(&told, Exit::Failed, &["the lease was taken by someone@elsewhere"]);
@@ -293,7 +295,7 @@ fn a_bundle_in_the_vault_that_castle_cannot_open() {
                 "an early castle wrote it",
                 "next: take the castle down with the one that raised it",
             ),
-            (sealed(&others, &plain), "is sealed for others: none of the", "next: run castle with a key that opens it"),
+            (sealed(&others, &plain), "is sealed for others: none of the", "next: give castle a key that opens it"),
             ("!".to_owned(), "it is no base64", "next: bring it back from a backup of the vault"),
         ];
         for (value, why, next) in cases {
