@@ -16,7 +16,7 @@ use castle_layers::secrets::{Saved, Search, Strongroom};
 use castle_layers::vault::{BUNDLE, opened};
 use castle_seams::{Clock, DiskError, DiskErrorKind};
 use castle_secrets::Secret;
-use castle_secrets::validate::{Check, Kind, Origin};
+use castle_secrets::validate::{Check, Kind, Origin, is_absent};
 use castle_spec::model::{Platform, StateStore};
 use castle_spec::values::SecretReference;
 use castle_spec::{Castle, Node};
@@ -390,6 +390,10 @@ impl Kept {
             let credential = self.secret(reference).await;
             let unread = |why| Unreferred::Credential(format!("talos.mirrors.{}.credential: {why}", registry.value));
             referred.credentials.insert(reference.value.clone(), credential.map_err(unread)?);
+        }
+        // What is no secret at all is told with all other secrets, each held against its kind.
+        if referred.credentials.values().any(is_absent) {
+            return Ok(referred);
         }
         match cluster::recognised(&self.castle, &referred) {
             Ok(()) => Ok(referred),

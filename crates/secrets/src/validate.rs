@@ -75,6 +75,15 @@ pub struct Invalid {
 /// Why something is not what it should be, as the rest of a sentence.
 type Why = String;
 
+/// What Talos shows in the place of a secret.
+const LEFT_OUT: &str = "******";
+
+/// Whether there is no secret at all where one should be.
+#[must_use]
+pub fn is_absent(secret: &Secret) -> bool {
+    matches!(secret.expose().trim(), "" | LEFT_OUT)
+}
+
 /// Checks one secret.
 ///
 /// # Errors
@@ -84,8 +93,7 @@ pub fn check(kind: Kind, secret: &Secret, origin: &Origin, now: SystemTime) -> R
     let text = secret.expose();
     let verdict = match kind {
         _ if text.trim().is_empty() => Err("it is empty".to_owned()),
-        // What Talos shows in the place of a secret.
-        _ if text.trim() == "******" => Err("it is the mark of a secret that was left out, not the secret".to_owned()),
+        _ if text.trim() == LEFT_OUT => Err("it is the mark of a secret that was left out, not the secret".to_owned()),
         Kind::ProxmoxToken => tokens::proxmox(text),
         Kind::InfisicalClientId => tokens::client_id(text),
         Kind::InfisicalClientSecret => tokens::client_secret(text),

@@ -14,7 +14,7 @@ use crate::span::Sourced;
 use crate::values::{
     AddressRange, AgeRecipient, Bounded, ComponentVersion, Endpoint, ExtensionName, Fingerprint, KernelArg,
     KubernetesVersion, LabelKey, LabelValue, Line, Mac, ModuleName, Name, Region, RegistryName, SecretReference,
-    Sha256, Size, Taint, TalosVersion, Time, Vmid, VmidRange, WebAddress, Word,
+    Sha256, Size, Taint, TalosVersion, Time, TimeServer, Vmid, VmidRange, WebAddress, Word,
 };
 
 pub use components::{Component, ComponentName, WantedComponent};
@@ -283,8 +283,8 @@ section! {
         gateway: Sourced<IpAddr>;
         /// The DNS servers of the nodes.
         nameservers: Sourced<List<IpAddr>>;
-        /// The time servers of the nodes, by name or address. Default: those of Talos.
-        time_servers: Sourced<List<Word>> = "[]";
+        /// The time servers of the nodes, by name or address; or clocks of their hosts, such as `/dev/ptp0`. Default: those of Talos.
+        time_servers: Sourced<List<TimeServer>> = "[]";
         /// The address at which the Kubernetes API is always reached, whichever control plane answers. It must be free.
         vip: Option<Sourced<IpAddr>>;
         /// The addresses that MetalLB gives to services. They must be free. Without them there is no MetalLB.

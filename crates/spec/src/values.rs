@@ -8,7 +8,8 @@ mod reference;
 mod version;
 
 pub use ids::{
-    ExtensionName, KernelArg, LabelKey, LabelValue, Line, ModuleName, Name, RegistryName, Taint, Vmid, VmidRange, Word,
+    ExtensionName, KernelArg, LabelKey, LabelValue, Line, ModuleName, Name, RegistryName, Taint, TimeServer, Vmid,
+    VmidRange, Word,
 };
 pub use net::{AddressRange, Mac};
 pub(crate) use net::{step, steps_between};

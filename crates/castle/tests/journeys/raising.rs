@@ -427,7 +427,7 @@ fn the_doctor_tries_the_way_without_a_token() {
     room.world.write(".config/sops/age/keys.txt", &identity().private);
     let proxmox = |endpoint: &str| {
         let platform = format!(
-            "platform: {{proxmox: {{endpoint: 'https://{endpoint}', token: 'env:NOBODY_SET_THIS', nodes: [pve], vmids: 1000-1020}}}}\n"
+            "platform: {{proxmox: {{endpoint: '{endpoint}', token: 'env:NOBODY_SET_THIS', nodes: [pve], vmids: 1000-1020}}}}\n"
         );
         room.write("castle.yaml", &BLUE.replace("platform: embedded\n", &platform));
         room.castle(&["doctor"])
@@ -446,7 +446,7 @@ fn the_doctor_tries_the_way_without_a_token() {
         "{wrong:?}"
     );
     assert!(doctor.stderr.contains("1 thing is in the way of blue"), "{}", doctor.transcript());
-    let nobody = proxmox("127.0.0.1:9");
+    let nobody = proxmox("https://127.0.0.1:9");
     assert!(nobody.stdout.contains("WRONG  reachable"), "{}", nobody.transcript());
     // What is not known is told also where nothing is in the way.
     let ssh = format!("{BLUE}gitops: {{repository: 'ssh://git@git.lan/team/blue.git'}}\n");

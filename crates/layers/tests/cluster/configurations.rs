@@ -240,11 +240,4 @@ fn what_cannot_be_made_is_named_with_what_to_do() {
         said(&made(mirrors, &Referred { credentials: odd, ..Referred::default() })),
         "blue-worker-2: the credential of the mirror for docker.io, from env:MIRROR, is neither USERNAME:PASSWORD nor a mapping with username and password / correct what env:MIRROR holds, then run the same command again"
     );
-    let two = MIRRORS.replacen("env:MIRROR}, quay.io", "env:OTHER}, quay.io", 1);
-    let mut both = referred();
-    both.credentials.insert(SecretReference::Env("OTHER".to_owned()), Secret::from("me:x".to_owned()));
-    assert_eq!(
-        said(&made(&[("serviceAccountKey: p256", &two)], &both)),
-        "blue-worker-2: two mirrors have different credentials for the same host, mirror.lan:5000: Talos keeps one login a host / give both mirrors in castle.yaml the same credential"
-    );
 }

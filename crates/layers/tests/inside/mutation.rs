@@ -120,7 +120,7 @@ fn gate(name: &str) -> StepId {
 fn needed(world: World, file: &str, gates: &[&str]) {
     assert_eq!(breaks(world, file, 0, &[]), None, "{world:?}, all gates");
     for name in gates {
-        let found = (0..3).find_map(|seed| breaks(world, file, seed, &[gate(name)]));
+        let found = (0..8).find_map(|seed| breaks(world, file, seed, &[gate(name)]));
         assert!(found.is_some(), "{world:?} does not need {name}");
     }
 }

@@ -24,9 +24,8 @@ pub(super) fn check(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
 
 /// Talos asks servers or devices, and refuses to be told both.
 fn clocks(network: &Network, problems: &mut Problems) {
-    let is_device = |server: &str| server.starts_with("/dev/");
-    let device = network.time_servers.iter().find(|server| is_device(server.as_str()));
-    let server = network.time_servers.iter().find(|server| !is_device(server.as_str()));
+    let device = network.time_servers.iter().find(|server| server.is_device());
+    let server = network.time_servers.iter().find(|server| !server.is_device());
     let (Some(device), Some(server)) = (device, server) else { return };
     problems.report(
         Problem::new(Code::TimeServersMixed, "time would come from servers and from a clock of the host")

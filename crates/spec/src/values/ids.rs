@@ -78,6 +78,30 @@ text! {
 }
 
 text! {
+    /// Where a node takes its time from: a server by name or address, or a clock of the host, `/dev/ptp0`.
+    TimeServer, "a time server by name or address, or a device such as `/dev/ptp0`", "time.lan",
+    {"type": "string", "pattern": "^(/dev/[A-Za-z0-9_]+|[A-Za-z0-9:][-A-Za-z0-9.:]*)$"},
+    |text| match text.strip_prefix("/dev/") {
+        Some("") => Err("it names no device".into()),
+        Some(device) if device.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') => Ok(text.to_owned()),
+        Some(_) => Err("a device has only letters, digits and `_` behind `/dev/`".into()),
+        None if text.contains(':') && text.parse::<std::net::Ipv6Addr>().is_err() => Err("it is no address".into()),
+        None if text.is_empty() => Err("it is empty".into()),
+        None if text.starts_with(['-', '.']) => Err("it must begin with a letter or digit".into()),
+        None if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte)) => Ok(text.to_owned()),
+        None => Err("only letters, digits, `.`, `-` and `:`".into()),
+    }
+}
+
+impl TimeServer {
+    /// Whether it is a clock of the host.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        self.0.starts_with('/')
+    }
+}
+
+text! {
     /// Some text on one line.
     Line, "text on one line", "text",
     {"type": "string", "pattern": "^[^\\x00-\\x1f\\x7f]+$"},
@@ -327,6 +351,22 @@ mod tests {
         "blue-": it may not begin or end with `-`
         "": it is empty
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa": at most 63 characters
+        "#);
+    }
+
+    #[test]
+    fn time_servers_are_names_addresses_or_devices() {
+        insta::assert_snapshot!(read_all::<TimeServer>(&["time.lan", "192.168.1.1", "fd00::1", "/dev/ptp0", "/dev/", "/dev/../x", "a:b", "-x", "/x", ""]), @r#"
+        "time.lan" is "time.lan"
+        "192.168.1.1" is "192.168.1.1"
+        "fd00::1" is "fd00::1"
+        "/dev/ptp0" is "/dev/ptp0"
+        "/dev/": it names no device
+        "/dev/../x": a device has only letters, digits and `_` behind `/dev/`
+        "a:b": it is no address
+        "-x": it must begin with a letter or digit
+        "/x": only letters, digits, `.`, `-` and `:`
+        "": it is empty
         "#);
     }
 
