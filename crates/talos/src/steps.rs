@@ -24,7 +24,7 @@ pub use answers::Answers;
 pub use bootstrap::{Begun, Bootstrap, Quorum, holder};
 pub use clocks::Third;
 pub use configure::{APPLY, Compose, Configure, Configured, Configuring, How, Machine, Objection, Sight};
-pub use etcd::{Remembered, UNSEEN, alone, keep_a_copy};
+pub use etcd::{Remembered, UNSEEN, Voice, keep_a_copy, voice};
 pub use identity::MachineUuid;
 pub use keys::Keys;
 pub use members::{ForgetMember, Forgetting, Joined, Left, Members, Vanished, leader};
