@@ -23,7 +23,7 @@ use crate::client::{Contact, Hush, Node, PORT, Trust};
 pub use answers::Answers;
 pub use bootstrap::{Begun, Bootstrap, Quorum, holder};
 pub use clocks::Third;
-pub use configure::{APPLY, Compose, Configure, Configured, Configuring, How, Machine, Objection, Sight};
+pub use configure::{APPLY, Compose, Configure, Configured, Configuring, How, Machine, Noting, Objection, Sight};
 pub use etcd::{Remembered, UNSEEN, Voice, keep_a_copy, voice};
 pub use identity::MachineUuid;
 pub use keys::Keys;
