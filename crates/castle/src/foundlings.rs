@@ -4,7 +4,7 @@
 use castle_datacenter::blueprint::Stranger;
 
 use crate::output::Exit;
-use crate::rehearsal::fixture::{hold, in_a_world, written};
+use crate::rehearsal::fixture::{SMALL as TWO_HOSTS, hold, in_a_world, written};
 use crate::rehearsal::{Life, forget};
 
 const BLUE: &str = "castle: blue
@@ -23,8 +23,14 @@ const COPIES: [u32; 2] = [1050, 300];
 
 /// Copies a guest as Proxmox does: with its name, its notes and its tags.
 fn copy(life: &Life, original: u32, vmid: u32) {
+    copy_to(life, "pve", original, vmid);
+}
+
+fn copy_to(life: &Life, host: &str, original: u32, vmid: u32) {
     let config = life.datacenter.look().guests[&original].config.clone();
-    life.datacenter.add_guest(Stranger::new(vmid, "pve", "copy", "local-lvm", 1));
+    let (_, storage) = config.iter().find(|(key, _)| *key == "scsi0").unwrap();
+    let storage = storage.split_once(':').unwrap().0;
+    life.datacenter.add_guest(Stranger::new(vmid, host, "copy", storage, 1));
     let copied = ["description", "tags", "name"].map(|option| (option, config.get(option).map(String::as_str)));
     assert!(life.datacenter.change_guest(vmid, &copied));
 }
@@ -91,6 +97,36 @@ fn a_copy_at_the_number_of_a_node_stops_that_node_and_is_named() {
         let words = ["left alone: VM 1010", "may still be there: blue-worker-1 (VM 1010 on pve)"];
         hold(&life.run(&["down", "--yes"]).await, Exit::Failed, &words);
         assert_eq!(life.datacenter.digest_of(NODES[1]), before);
+    });
+}
+
+/// The hosts that a castle's copies are on may be away: what cannot be read is told by its tags, and a copy has those of another guest.
+#[test]
+fn copies_on_a_host_that_is_away_are_in_nobodys_way() {
+    const NODES: [u32; 2] = [421, 424];
+    let on_one = "  overrides: {green-cp-1: {host: pve1}, green-worker-1: {host: pve1}}\nstorage: none";
+    in_a_world(&written(&TWO_HOSTS.replace("storage: none", on_one)), 5, async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let copies = [427, 300];
+        for vmid in copies {
+            copy_to(life, "pve2", NODES[1], vmid);
+        }
+        let before = copies.map(|vmid| life.datacenter.digest_of(vmid));
+        life.datacenter.host_down("pve2");
+        life.tally.changes();
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+        let up = life.run(&["up"]).await;
+        hold(&up, Exit::Done, &[]);
+        assert_eq!(up.printed.result["result"], "unchanged", "{}", up.printed.text);
+        assert_eq!(life.tally.changes(), Vec::<String>::new());
+        let down = life.run(&["down", "--yes"]).await;
+        assert!(
+            !down.printed.text.contains("VM 300") && !down.printed.text.contains("once pve2 answers"),
+            "{}",
+            down.printed.text
+        );
+        hold(&down, Exit::Done, &["left alone: VM 427 (", ") on pve2, a copy of VM 424"]);
+        assert_eq!(copies.map(|vmid| life.datacenter.digest_of(vmid)), before);
     });
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::IpAddr;
 
 use castle_engine::{CastleId, StateError};
 use castle_layers::platform;
@@ -26,6 +27,8 @@ pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) vmid: u32,
     pub(crate) host: Option<String>,
+    /// Its address; nothing where an earlier castle did not write it down.
+    pub(crate) address: Option<IpAddr>,
     /// Its hardware address; nothing where an earlier castle did not write it down.
     mac: Option<String>,
     is_control_plane: bool,
@@ -93,7 +96,7 @@ impl Machine {
     }
 
     /// Whether Proxmox, asked where the castle stands, proves that it is gone: its number is free, or another guest has it.
-    async fn is_gone(&self, ground: &Ground, guests: &Guests) -> Result<bool, Refusal> {
+    pub(crate) async fn is_gone(&self, ground: &Ground, guests: &Guests) -> Result<bool, Refusal> {
         Ok(matches!(self.sighting(&ground.client, &ground.castle, guests).await?, Sighting::Gone))
     }
 
@@ -102,6 +105,7 @@ impl Machine {
             name: node["name"].as_str()?.to_owned(),
             vmid: node["vmid"].as_u64()?.try_into().ok()?,
             host: node["host"].as_str().map(str::to_owned),
+            address: node["address"].as_str().and_then(|address| address.parse().ok()),
             mac: node["mac"].as_str().map(str::to_owned),
             is_control_plane: node["role"] == castle_spec::Role::ControlPlane.word(),
         })
@@ -374,6 +378,18 @@ impl Recorded {
         write(room, payload, epoch).await
     }
 
+    /// Writes down no more that these machines have stood.
+    pub(crate) async fn forget(&self, room: &Strongroom, vmids: &BTreeSet<u32>, epoch: u64) -> Result<(), Trouble> {
+        if vmids.is_empty() {
+            return Ok(());
+        }
+        let stays = |node: &&Value| Machine::read(node).is_none_or(|machine| !vmids.contains(&machine.vmid));
+        let nodes: Vec<&Value> = self.payload["nodes"].as_array().into_iter().flatten().filter(stays).collect();
+        let mut payload = self.payload.clone();
+        payload["nodes"] = json!(nodes);
+        write(room, payload, epoch).await
+    }
+
     /// Whether castle itself has removed all control planes of this life here, and none has stood since: nobody is left that has its etcd.
     pub(crate) fn is_razed(&self, whereabouts: &str) -> bool {
         self.razed == whereabouts && self.control_planes().next().is_none()
@@ -441,6 +457,12 @@ mod tests {
 
     fn of(recorded: &str) -> Recorded {
         Recorded::of(serde_json::from_str(recorded).unwrap(), 2).unwrap()
+    }
+
+    #[test]
+    fn the_recorded_addresses_are_read() {
+        let addresses: Vec<_> = of(RECORDED).machines.iter().map(|machine| machine.address).collect();
+        assert_eq!(addresses, ["10.0.1.1".parse().ok(), None]);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use castle_layers::secrets::Strongroom;
 use castle_proxmox::model::{Guest, Mark, Owner};
 use castle_proxmox::steps::Ground;
 use castle_spec::Role;
-use castle_talos::steps::{UNSEEN, Whom, alone, keep_a_copy};
+use castle_talos::client::is_at;
+use castle_talos::steps::{UNSEEN, Voice, Whom, keep_a_copy, voice};
 use serde_json::{Value, json};
 
 use crate::recorded::{self, Machine, Recorded};
@@ -214,33 +215,83 @@ fn cut_off(stand: &Stand) -> Fault {
     )
 }
 
+/// What the control planes that are seen say of their etcd, and they themselves.
+async fn heard(stand: &Stand, room: &Strongroom, there: &[&Machine]) -> (Voice, Vec<Whom>) {
+    let node = |machine: &&Machine| stand.kept.nodes.iter().find(|node| node.vmid.0 == machine.vmid).map(whom);
+    let survivors: Vec<Whom> = there.iter().filter_map(node).collect();
+    let said = match room.keys().await {
+        Ok(Some(keys)) => voice(&stand.wire(LOOKING), &keys, survivors.clone()).await,
+        _ => Voice::Unknown,
+    };
+    (said, survivors)
+}
+
+/// The control planes that are written down: those that are seen, and those that are not.
+fn parted<'r>(recorded: &'r Recorded, survey: &Survey) -> (Vec<&'r Machine>, Vec<&'r Machine>) {
+    recorded.control_planes().partition(|machine| survey.guests.contains_key(&machine.vmid))
+}
+
 /// Why nothing is made of an etcd most of whose members have lost their machines: what is left cannot decide anything, and what is made anew
-/// would wait for it in vain.
+/// would wait for it in vain. What is written down is only a reason to ask: members may have been let go since, and etcd alone knows who has a vote.
 async fn without_quorum(stand: &Stand, room: &Strongroom, recorded: &Recorded, survey: &Survey) -> Option<Fault> {
-    let (there, gone): (Vec<&Machine>, Vec<&Machine>) =
-        recorded.control_planes().partition(|machine| survey.guests.contains_key(&machine.vmid));
+    let (there, gone) = parted(recorded, survey);
     if there.is_empty() || there.len() > gone.len() {
         return None;
     }
-    let node = |machine: &&Machine| stand.kept.nodes.iter().find(|node| node.vmid.0 == machine.vmid).map(whom);
-    let survivors: Vec<Whom> = there.iter().filter_map(node).collect();
-    let keep = survivors.first().map_or_else(String::new, keep_a_copy);
-    let since = match room.keys().await {
-        Ok(Some(keys)) => alone(&stand.wire(LOOKING), &keys, survivors).await,
-        _ => None,
+    let (said, survivors) = heard(stand, room, &there).await;
+    let (state, first) = match said {
+        Voice::Quorate(_) => return None,
+        Voice::Lost(since) => {
+            (format!("has lost its quorum{}", since.map_or(String::new(), |since| format!(", for {since}"))), "")
+        }
+        Voice::Unknown => {
+            let names: Vec<&str> = there.iter().map(|machine| machine.name.as_str()).collect();
+            (
+                format!(
+                    "has most likely lost its quorum: of those that are left none says that it has one ({})",
+                    names.join(", ")
+                ),
+                "see that those that are left run (qm start VMID), wait a minute, and run the same command again; if it says the same, ",
+            )
+        }
     };
-    let since = since.map_or(String::new(), |since| format!(", for {since}"));
+    let keep = survivors.first().map_or_else(String::new, keep_a_copy);
     let missing: Vec<String> = gone.iter().map(|machine| format!("{} ({UNSEEN})", machine.name)).collect();
     let forget = format!("castle down --forget-secrets {}", stand.kept.castle.castle.as_str());
-    let evidence = format!(
-        "has lost its quorum{since}; missing: {}; looked at {}",
-        missing.join(", "),
-        stand.client.whereabouts()
-    );
+    let evidence = format!("{state}; missing: {}; looked at {}", missing.join(", "), stand.client.whereabouts());
     Some(Fault::guard("etcd", evidence).next(format!(
-        "{keep}restore those machines from a backup, under their own VMIDs, and run castle up; or, if they are there, mend the token (castle doctor tells what \
+        "{first}{keep}restore those machines from a backup, under their own VMIDs, and run castle up; or, if they are there, mend the token (castle doctor tells what \
          it may see). What begins anew ({forget}, then castle up) begins without what was in it"
     )))
+}
+
+/// Forgets the control planes that are proved to be gone and have no vote any more, as a quorum of the others says: castle has let go of them and was cut off,
+/// or a person has. What could not be asked stays written down.
+pub(crate) async fn let_go(
+    stand: &Stand,
+    room: &Strongroom,
+    ground: &Ground,
+    survey: &Survey,
+    epoch: u64,
+) -> Result<(), Trouble> {
+    let Some(recorded) = Recorded::read(room).await.map_err(|error| Trouble::Failed(stand.kept.told(&error)))? else {
+        return Ok(());
+    };
+    let (there, unseen) = parted(&recorded, survey);
+    if there.is_empty() || unseen.is_empty() {
+        return Ok(());
+    }
+    let (Voice::Quorate(members), _) = heard(stand, room, &there).await else { return Ok(()) };
+    let mut gone = BTreeSet::new();
+    for machine in unseen {
+        // Where it is not known, its name alone has to tell.
+        let is_it = |address| members.iter().any(|member| is_at(member, address));
+        let votes = members.iter().any(|member| member.hostname == machine.name) || machine.address.is_some_and(is_it);
+        if !votes && machine.is_gone(ground, &survey.guests).await? {
+            gone.insert(machine.vmid);
+        }
+    }
+    recorded.forget(room, &gone, epoch).await
 }
 
 /// Why nothing is raised while machines of the castle are where its file does not have them, or are of a later life than is known.

@@ -72,6 +72,8 @@ pub(crate) struct Talos {
     pub(crate) hushed: BTreeSet<u32>,
     /// The guests whose disk fails where the data of etcd are.
     pub(crate) unreadable: BTreeSet<u32>,
+    /// Nodes that were in sync with a time server, and reach none since.
+    pub(crate) stranded: BTreeSet<u32>,
     /// Nodes whose API server does not start.
     pub(crate) mute: BTreeSet<u32>,
 }

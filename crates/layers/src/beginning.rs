@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use castle_engine::{Change, Decision, Fault, GraphBuilder, Handle, Impact, Operation, Place, Step, StepId};
-use castle_proxmox::model::{Mark, Owner};
+use castle_proxmox::model::{Guest, Mark, Owner};
 use castle_proxmox::steps::{BEGUN_TAG, Ground, MarkBegun, vanished};
 use castle_seams::BoxFuture;
 use castle_spec::{Castle, Node, Role};
@@ -51,7 +51,8 @@ pub async fn remembered(
     }
     let tags = Mark::tags_of(&ground.castle);
     let is_control_plane = |vmid: u32| nodes.iter().any(|node| node.vmid.0 == vmid && node.role == Role::ControlPlane);
-    let ours = survey.guests.range(ground.vmids.clone()).filter(|(_, row)| row.tags.is_superset(&tags));
+    let is_ours = |row: &Guest| row.tags.is_superset(&tags) && !row.looks_copied();
+    let ours = survey.guests.range(ground.vmids.clone()).filter(|(_, row)| is_ours(row));
     let mut intended: Option<(String, String)> = None;
     for (&vmid, row) in ours.filter(|(vmid, row)| is_control_plane(**vmid) || row.tags.contains(BEGUN_TAG)) {
         let config = match ground.client.config(&row.host, vmid).await {
@@ -123,7 +124,7 @@ impl Step for NoteInState {
     type Output = ();
 
     fn observe<'a>(&'a self, (quorum,): &'a Self::Needs) -> BoxFuture<'a, Result<bool, Fault>> {
-        Box::pin(async move { Ok(quorum.is_seen && self.0.lacks_proof().await?) })
+        Box::pin(async move { Ok(quorum.is_seen() && self.0.lacks_proof().await?) })
     }
 
     fn decide(&self, _: &Self::Needs, is_new: &bool) -> Decision {

@@ -97,16 +97,23 @@ pub fn machines(nodes: &[Node], survey: &Survey) -> Vec<Machine> {
 }
 
 /// The step that gives the nodes their labels, annotations and taints.
-fn adorn(castle: &Arc<Castle>, nodes: &Arc<Vec<Node>>, referred: &Arc<Referred>) -> adorn::Adorn {
+fn adorn(
+    castle: &Arc<Castle>,
+    nodes: &Arc<Vec<Node>>,
+    referred: &Arc<Referred>,
+    inborn: Arc<adorn::Inborn>,
+) -> adorn::Adorn {
     let (castle, nodes, referred) = (castle.clone(), nodes.clone(), referred.clone());
-    adorn::Adorn::new(Box::new(move |bundle: &Bundle| {
+    let compose = move |bundle: &Bundle| {
         let wanted = |node: &Node| {
-            let traits = configuration::traits(&castle, &nodes, node, bundle, &referred);
-            let traits = traits.map_err(|error| error.fault(&node.name.value))?;
-            Ok(adorn::Wanted { name: node.name.value.clone(), is_worker: node.role == Role::Worker, traits })
+            let (traits, by_configuration) = configuration::traits(&castle, &nodes, node, bundle, &referred)
+                .map_err(|error| error.fault(&node.name.value))?;
+            let (name, is_worker) = (node.name.value.clone(), node.role == Role::Worker);
+            Ok(adorn::Wanted { name, is_worker, traits, by_configuration })
         };
         nodes.iter().map(wanted).collect()
-    }))
+    };
+    adorn::Adorn::new(Box::new(compose), inborn)
 }
 
 /// What must be so before anything is put into the cluster: each gate, and what it claims.
@@ -324,11 +331,13 @@ fn named(castle: &Arc<Castle>, nodes: &Arc<Vec<Node>>, referred: &Arc<Referred>)
 /// Adds the steps that make a cluster of the nodes, each after its machine runs.
 pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Formed {
     let Plan { castle, nodes, machines, wire, referred, remembered, rolling, .. } = plan;
-    let (mut configured, mut volumes) = (Vec::new(), Vec::new());
+    let (mut configured, mut volumes, inborn) = (Vec::new(), Vec::new(), Arc::<adorn::Inborn>::default());
     for (node, machine) in nodes.iter().zip(machines) {
         let step = id("config", &node.name.value);
         let place = Place { lane: None, predicted: Duration::from_secs(30) };
-        let configure = configure(plan, node, *machine, rolling.changes(node));
+        let (known, name) = (inborn.clone(), node.name.value.clone());
+        let configure = configure(plan, node, *machine, rolling.changes(node))
+            .noting(Box::new(move |configuration| known.note(&name, configuration)));
         let handle = graph.step(step.clone(), place, (keys.clone(),), configure);
         graph.after(step.clone(), platform::power_step(node));
         // Whoever only looks does not wait, and is told by the configuration that it cannot be compared.
@@ -400,7 +409,7 @@ pub fn form(graph: &mut GraphBuilder, plan: &Plan, keys: &Handle<Keys>) -> Forme
         graph.after(versions, id("nodes", "ready"));
     }
     let traits = id("nodes", "traits");
-    graph.step(traits.clone(), place(2), (api.clone(), keys.clone()), adorn(castle, nodes, referred));
+    graph.step(traits.clone(), place(2), (api.clone(), keys.clone()), adorn(castle, nodes, referred, inborn));
     graph.after(traits, joined);
     Formed { api, volumes, quorum: begun }
 }

@@ -267,9 +267,7 @@ async fn look_at_one(ground: &Ground, row: &Guest) -> Result<Option<Doomed>, Fau
         Ok(None) => return Ok(None),
         // Its host does not answer: whose it is, the list alone tells. It is read before anything is done to it.
         Err(refusal) if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown) => {
-            let is_ours = row.tags.is_superset(&Mark::tags_of(&ground.castle));
-            let whose = if is_ours { Whose::Ours } else { Whose::Unmarked };
-            return Ok(Some(of(called, whose, row.shows_template)));
+            return Ok(Some(of(called, by_tags(ground, row), row.shows_template)));
         }
         Err(refusal) => return Err(refusal.into()),
     };
@@ -284,6 +282,20 @@ async fn look_at_one(ground: &Ground, row: &Guest) -> Result<Option<Doomed>, Fau
         Owner::Stranger => of(called, Whose::Unmarked, is_template),
     };
     Ok(Some(Doomed { is_protected: config.is_protected(), ..guest }))
+}
+
+/// Whose a guest is as far as the list tells. A copy has the tags of another guest; so has one that castle was just making, which is where castle makes
+/// guests, and written down.
+fn by_tags(ground: &Ground, row: &Guest) -> Whose {
+    if !row.tags.is_superset(&Mark::tags_of(&ground.castle)) {
+        return Whose::Unmarked;
+    }
+    let Some(original) = row.copied_from() else { return Whose::Ours };
+    let may_be_ours = match &ground.record {
+        Some(record) => record.vmids.contains(&row.vmid),
+        None => ground.vmids.contains(&row.vmid),
+    };
+    if may_be_ours { Whose::Unfinished } else { Whose::Copied(original) }
 }
 
 /// Guests anywhere that somebody has copied from guests of this castle. Their tags tell of whom they are copies, so only these are read: mostly

@@ -202,7 +202,7 @@ impl Gate for BegunFile {
 
     fn check<'a>(&'a self, (keys, quorum): &'a Self::Needs) -> BoxFuture<'a, Result<Verdict<Files>, Fault>> {
         Box::pin(async move {
-            let files = if quorum.is_seen { self.files(keys).await? } else { Files::default() };
+            let files = if quorum.is_seen() { self.files(keys).await? } else { Files::default() };
             Ok(Verdict::Open(files))
         })
     }

@@ -162,6 +162,13 @@ impl Client {
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What time it is by the clock of that host, or by the one here as long as it has not answered.
+    pub(crate) fn wall(&self) -> SystemTime {
+        let (here, ahead) = (self.clock.wall(), self.clock_ahead().unwrap_or(0));
+        let by = Duration::from_secs(ahead.unsigned_abs());
+        if ahead < 0 { here.checked_sub(by) } else { here.checked_add(by) }.unwrap_or(here)
+    }
+
     /// What tells the time of this client.
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {

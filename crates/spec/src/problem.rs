@@ -94,6 +94,7 @@ codes! {
     LonghornReplicas = "longhorn-replicas", Error;
     LonghornDataDisk = "longhorn-data-disk", Warning;
     TaintsEverywhere = "taints-everywhere", Error;
+    TaintTwice = "taint-twice", Error;
     KernelModuleUnknown = "kernel-module-unknown", Error;
     KernelModuleNeedless = "kernel-module-needless", Warning;
     MirrorCredentials = "mirror-credentials", Error;

@@ -17,7 +17,7 @@ use crate::foreign::Foreign;
 use crate::output::{Exit, Printer};
 use crate::recorded::Recorded;
 use crate::stand::{Identity, LOOKING, Stand, Trouble, while_held};
-use crate::standing::{is_marked, taken};
+use crate::standing::{is_marked, let_go, taken};
 
 /// Rebuild what castle remembers of a castle whose state is lost
 ///
@@ -80,6 +80,7 @@ pub(crate) async fn adopt(args: &AdoptArgs, doors: &Doors, printer: &mut Printer
             None => hidden.contains(&node.vmid.0),
         };
         let epoch = held.lease.epoch();
+        let_go(&stand, &room, &ground, &survey, epoch).await?;
         Recorded::note_standing(&room, &stand.nodes_that(&placed, is_there), epoch).await?;
         stand.remember(&room, None, epoch).await?;
         let failed = driven.report.ended(|outcome| matches!(outcome, Outcome::Failed { .. })).count();

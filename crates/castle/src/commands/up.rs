@@ -25,7 +25,7 @@ use crate::preflight::preflight;
 use crate::recorded::Recorded;
 use crate::repository;
 use crate::stand::{Foreseen, RAISING, Stand, Trouble, while_held};
-use crate::standing::vanished;
+use crate::standing::{let_go, vanished};
 
 /// Raise a castle, bring it to what its file says, or go on where an earlier run was cut off
 ///
@@ -155,6 +155,7 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
             rolling
         };
         held.lease.check().await?;
+        let_go(&stand, &room, &ground, &survey, held.lease.epoch()).await?;
         let (nodes, whereabouts) = (stand.nodes(&placed), stand.client.whereabouts());
         Recorded::note_making(&room, &nodes, whereabouts, held.lease.epoch()).await?;
         stand.note_leaving(&room, &ground, &survey, held.lease.epoch()).await?;

@@ -10,6 +10,7 @@ mod of_etcd;
 mod of_files;
 mod of_identity;
 mod of_looking;
+mod of_quorum;
 mod of_records;
 mod of_remains;
 mod of_restarts;

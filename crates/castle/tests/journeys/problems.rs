@@ -133,6 +133,10 @@ const CASES: &[Case] = &[
     (Code::VersionUntested, &[("v1.13.9", "v1.13.99")]),
     (Code::LonghornExtensions, &[("v1.13.9", "v1.13.9, extensions: [qemu-guest-agent]")]),
     (Code::TaintsEverywhere, &[("dataDisk: 100GiB}", "dataDisk: 100GiB, taints: ['dedicated=db:NoExecute']}")]),
+    (
+        Code::TaintTwice,
+        &[("192.168.1.211}", "192.168.1.211, taints: ['dedicated=db:NoSchedule', 'dedicated=db:NoExecute']}")],
+    ),
     (Code::LonghornReplicas, &[("castle: blue", "castle: blue\nstorage: {longhorn: {replicas: 3}}")]),
     (Code::LonghornDataDisk, &[(", dataDisk: 100GiB", "")]),
     (Code::KernelModuleUnknown, &[("v1.13.9", "v1.13.9, kernelModules: [iscsi_generic]")]),

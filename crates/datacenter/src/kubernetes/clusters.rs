@@ -101,7 +101,7 @@ impl World {
         let told: Vec<(Told, Machine)> =
             cluster.nodes.iter().map(|(name, node)| (self.told(name, node), self.machine_of(node))).collect();
         let configs: Vec<_> =
-            cluster.nodes.values().map(|node| self.talos.nodes.get(&node.vmid)?.config().cloned()).collect();
+            cluster.nodes.values().map(|node| self.talos.nodes.get(&node.vmid)?.shown().cloned()).collect();
         self.kubernetes(key, |kube| {
             for ((node, machine), config) in told.iter().zip(&configs) {
                 let is_new = kube.get("nodes", "", &node.name).is_none();

@@ -123,6 +123,7 @@ impl World {
         if let Some(shifts) = self.talos.clocks.get_mut(&vmid).filter(|_| !is_right) {
             shifts.shift(now, 0);
         }
+        self.talos.stranded.remove(&vmid);
         let Some(boot) = self.talos.boot_mut(vmid) else { return };
         boot.is_synced = true;
         if is_right {

@@ -34,6 +34,18 @@ impl Datacenter {
         world.touch();
     }
 
+    /// The same of a node that was in sync before, and reaches its time server no more: it goes on saying that it is in sync.
+    pub fn strand_clock(&self, vmid: u32, ahead: i64) {
+        let is_synced = self.world().talos.boot(vmid).is_some_and(|boot| boot.is_synced);
+        self.shift_clock(vmid, ahead);
+        let mut world = self.world();
+        world.talos.stranded.insert(vmid);
+        if let Some(boot) = world.talos.boot_mut(vmid) {
+            boot.is_synced = is_synced;
+        }
+        world.touch();
+    }
+
     /// Puts the clock of the hypervisor ahead by so many seconds, or behind: what its answers are dated by. Together with [`Datacenter::shift_clock`]
     /// of its nodes, that is a client whose own clock is wrong.
     pub fn shift_hypervisor_clock(&self, ahead: i64) {
@@ -93,6 +105,13 @@ impl Datacenter {
         }
         world.talos_settle_of(vmid);
         true
+    }
+
+    /// Takes the member of a node out of etcd for good, as somebody does with talosctl. Says whether it was one, and etcd agreed.
+    pub fn remove_etcd_member(&self, vmid: u32) -> bool {
+        let mut world = self.world();
+        let Some((etcd, member)) = world.membership(vmid) else { return false };
+        world.may_lose(etcd, member).is_ok() && world.remove_member(etcd, member)
     }
 
     /// Lets the etcd member of a node be known at another address than its own, as one is that an earlier machine of this name has left behind. Says whether it

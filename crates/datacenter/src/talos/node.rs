@@ -82,6 +82,8 @@ pub(crate) enum Moment {
     Register,
     /// Kubernetes can use it.
     Ready,
+    /// What a configuration says of its node is written into it.
+    Specs,
     /// A configuration that was only tried is taken back.
     Untry,
     /// It is down; then it comes up again, or not.
@@ -126,6 +128,8 @@ pub(crate) struct Boot {
     pub(crate) boot_id: String,
     /// The configuration that holds; the one on the disk may be for the next boot.
     pub(crate) config: Option<Arc<Config>>,
+    /// What held before, as long as it has not come through to the node of Kubernetes.
+    pub(crate) shown: Option<Arc<Config>>,
     /// What held before one that is only tried.
     pub(crate) tried: Option<Arc<Config>>,
     /// Which Talos API listens, if any: another number is another server.
@@ -184,6 +188,11 @@ impl Node {
     /// The configuration that holds.
     pub(crate) fn config(&self) -> Option<&Arc<Config>> {
         self.boot.as_ref()?.config.as_ref()
+    }
+
+    /// The configuration that its node of Kubernetes shows.
+    pub(crate) fn shown(&self) -> Option<&Arc<Config>> {
+        self.boot.as_ref()?.shown.as_ref().or(self.config())
     }
 
     /// What identifies the cluster that it belongs to, be it switched off.

@@ -48,7 +48,8 @@ impl World {
         if self.machines.get(vmid).is_none() {
             return;
         }
-        let (now, apid, is_synced) = (self.now, self.talos.next_apid(), self.clock_ahead(vmid) == 0);
+        let (now, apid) = (self.now, self.talos.next_apid());
+        let is_synced = self.clock_ahead(vmid) == 0 || self.talos.stranded.contains(&vmid);
         let boot_id = self.boot_id(vmid);
         let Some(node) = self.talos.nodes.get_mut(&vmid) else { return };
         node.life += 1;
@@ -154,6 +155,11 @@ impl World {
             Moment::Boot => self.talos_up(vmid),
             Moment::Down => self.talos_went_down(vmid),
             Moment::Untry => self.talos_untry(vmid),
+            Moment::Specs => {
+                if let Some(boot) = self.talos.boot_mut(vmid) {
+                    boot.shown = None;
+                }
+            }
             Moment::EtcdStart => self.etcd_starts(vmid),
             Moment::Join => self.etcd_joins(vmid),
             Moment::JoinStarted => self.etcd_join_started(vmid),
@@ -302,6 +308,7 @@ impl Boot {
             since: now,
             boot_id,
             config: None,
+            shown: None,
             tried: None,
             apid: None,
             is_synced: false,

@@ -165,12 +165,15 @@ fn nodes_follow_their_configurations() {
         let with = |text: &str, more: &str| text.replace("  kubelet:\n", &format!("{more}  kubelet:\n"));
         let labelled = with(&born, "  nodeLabels: {castle.dev/rack: a}\n  nodeAnnotations: {castle.dev/note: b}\n");
         nodes.admin(3).apply(&labelled, AUTO).await.unwrap();
+        assert!(node("node-4").await["metadata"]["labels"].get("castle.dev/rack").is_none(), "it takes its time");
+        clock.sleep(Duration::from_secs(1)).await;
         let changed = node("node-4").await;
         assert_eq!(changed["metadata"]["labels"]["castle.dev/rack"], "a");
         assert_eq!(changed["metadata"]["annotations"]["castle.dev/note"], "b");
         let tainted =
             with(&born, "  nodeLabels: {castle.dev/rack: c}\n  nodeTaints: {castle.dev/more: \"x:NoExecute\"}\n");
         nodes.admin(3).apply(&tainted, AUTO).await.unwrap();
+        clock.sleep(Duration::from_secs(1)).await;
         assert_eq!(
             node("node-4").await["metadata"]["labels"]["castle.dev/rack"],
             "a",
@@ -180,9 +183,11 @@ fn nodes_follow_their_configurations() {
 
         let tainted = with(&nodes.castle.config(true, &wanted), "  nodeTaints: {castle.dev/more: \"x:NoExecute\"}\n");
         nodes.admin(0).apply(&tainted, AUTO).await.unwrap();
+        clock.sleep(Duration::from_secs(1)).await;
         let expected = ["node-role.kubernetes.io/control-plane=NoSchedule", "castle.dev/more=NoExecute"];
         assert_eq!(taints(&node("node-1").await), expected, "a control plane does it as an administrator");
         nodes.admin(0).apply(&nodes.castle.config(true, &wanted), AUTO).await.unwrap();
+        clock.sleep(Duration::from_secs(1)).await;
         assert_eq!(taints(&node("node-1").await).len(), 1);
 
         let newer = labelled.replace("kubelet:v1.36.3", "kubelet:v1.36.4");

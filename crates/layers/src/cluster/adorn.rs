@@ -3,8 +3,8 @@
 //! What is not so is given by castle as an administrator. What others have put on a node is left alone: a taint is one by key and effect, and
 //! of those that castle gave itself and wants no more, a note on the node tells.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use castle_engine::{Change, Decision, Fault, Impact, Operation, Step};
 use castle_kubernetes::client::{Api, Scope};
@@ -12,10 +12,11 @@ use castle_kubernetes::model::{Key, Kind, Object};
 use castle_kubernetes::steps::Present;
 use castle_seams::BoxFuture;
 use castle_talos::model::bundle::Bundle;
+use castle_talos::model::config::Configuration;
 use castle_talos::steps::Keys;
 use serde_json::{Map, Value, json};
 
-use super::traits::{TaintId, Traits, id_of, spelled};
+use super::traits::{TaintId, Traits, id_of, spelled, taints_by};
 
 /// What castle has given a node as an administrator: nobody else would take it away again.
 const GIVEN: &str = "castle.dev/given";
@@ -25,12 +26,36 @@ pub(super) struct Wanted {
     pub(super) name: String,
     pub(super) is_worker: bool,
     pub(super) traits: Traits,
+    /// All taints that it is to have by its configuration.
+    pub(super) by_configuration: BTreeSet<TaintId>,
+}
+
+/// The taints that nodes were seen to have by their configurations, before they got others: a node has them from its birth, before anybody could write down
+/// that castle gave them.
+#[derive(Debug, Default)]
+pub(super) struct Inborn(Mutex<BTreeMap<String, BTreeSet<TaintId>>>);
+
+impl Inborn {
+    /// Notes what a node has.
+    pub(super) fn note(&self, name: &str, configuration: &Configuration) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(name.to_owned()).or_default().extend(taints_by(configuration));
+    }
+
+    /// What a node has had, and is to have no more.
+    fn unwanted(&self, wanted: &Wanted) -> BTreeSet<TaintId> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&wanted.name).map(|had| had - &wanted.by_configuration).unwrap_or_default()
+    }
 }
 
 type Compose = Box<dyn Fn(&Bundle) -> Result<Vec<Wanted>, Fault> + Send + Sync>;
 
 /// Gives all nodes the labels, annotations and taints that they are to have.
-pub(super) struct Adorn(Compose);
+pub(super) struct Adorn {
+    compose: Compose,
+    inborn: Arc<Inborn>,
+}
 
 /// What is to be changed of a node.
 #[derive(Debug)]
@@ -59,13 +84,12 @@ impl Given {
         }
     }
 
-    /// What a node is given that does not have it from Talos. A control plane has all from Talos.
+    /// What a node is given. A control plane has its labels from Talos, which takes them away again; of its taints Talos does so by their keys alone, and takes
+    /// one that castle gave before for its own.
     fn of(wanted: &Wanted) -> Self {
         let Wanted { is_worker, traits, .. } = wanted;
-        if !is_worker {
-            return Self::default();
-        }
-        Self { labels: traits.reserved_labels(), taints: traits.taints.keys().cloned().collect() }
+        let labels = if *is_worker { traits.reserved_labels() } else { BTreeSet::new() };
+        Self { labels, taints: traits.taints.keys().cloned().collect() }
     }
 
     fn note(&self) -> Option<String> {
@@ -75,24 +99,27 @@ impl Given {
 }
 
 impl Adorn {
-    pub(super) fn new(compose: Compose) -> Self {
-        Self(compose)
+    pub(super) fn new(compose: Compose, inborn: Arc<Inborn>) -> Self {
+        Self { compose, inborn }
     }
 
     async fn look(&self, api: &Api, keys: &Keys) -> Result<Vec<Lacking>, Fault> {
-        let wanted = (self.0)(&keys.bundle)?;
+        let wanted = (self.compose)(&keys.bundle)?;
         let every = Key::new("", "Node", "", "");
         let nodes = api.list(&Kind::new("v1", "Node"), &Scope::default()).await;
         let nodes = nodes.map_err(|trouble| trouble.fault(&every))?.objects;
         // Whoever has not joined yet is told of by the gate before this, which waits for it; whoever only looks passes it by.
-        let lacks = |wanted: &Wanted| lacking(wanted, nodes.iter().find(|node| node.name() == wanted.name)?);
+        let lacks = |wanted: &Wanted| {
+            lacking(wanted, nodes.iter().find(|node| node.name() == wanted.name)?, self.inborn.unwanted(wanted))
+        };
         Ok(wanted.iter().filter_map(lacks).collect())
     }
 }
 
-/// What a node lacks, if anything.
-fn lacking(wanted: &Wanted, node: &Object) -> Option<Lacking> {
-    let (given, giving) = (Given::read(annotation(node, GIVEN).unwrap_or_default()), Given::of(wanted));
+/// What a node lacks, if anything. Of its taints, `inborn` are from castle, too.
+fn lacking(wanted: &Wanted, node: &Object, inborn: BTreeSet<TaintId>) -> Option<Lacking> {
+    let (mut given, giving) = (Given::read(annotation(node, GIVEN).unwrap_or_default()), Given::of(wanted));
+    given.taints.extend(inborn);
     let mut lacking =
         Lacking { node: node.clone(), differences: Vec::new(), metadata: Map::new(), spec: Value::Object(Map::new()) };
     for (key, value) in &wanted.traits.labels {

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use castle_engine::{Class, Fault};
 use castle_secrets::Secret;
@@ -22,7 +22,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::api_address;
-use super::traits::{self, Traits};
+use super::traits::{self, TaintId, Traits};
 
 /// The name of the one link that a node has.
 const LINK: &str = "net0";
@@ -129,15 +129,17 @@ fn sent(node: &Node, composed: Configuration) -> Configuration {
     if node.role == Role::Worker { traits::of_worker(&composed) } else { composed }
 }
 
-/// What a node is to be in Kubernetes.
+/// What a node is to be in Kubernetes, and all taints that it is to have by its configuration.
 pub(super) fn traits(
     castle: &Castle,
     nodes: &[Node],
     node: &Node,
     bundle: &Bundle,
     referred: &Referred,
-) -> Result<Traits, ConfigurationError> {
-    Ok(Traits::of(&composed(castle, nodes, node, bundle, referred)?))
+) -> Result<(Traits, BTreeSet<TaintId>), ConfigurationError> {
+    let composed = composed(castle, nodes, node, bundle, referred)?;
+    let traits = Traits::of(&composed);
+    Ok((traits, traits::taints_by(&sent(node, composed))))
 }
 
 /// What the file and its patches say of a node.

@@ -105,6 +105,17 @@ pub(super) fn of_worker(configuration: &Configuration) -> Configuration {
     documents.into()
 }
 
+/// All taints that a node has by its configuration: those that Talos gives it, and those that its kubelet registers with.
+pub(super) fn taints_by(configuration: &Configuration) -> BTreeSet<TaintId> {
+    const REGISTERED: [&str; 2] = ["/config/registerWithTaints", "/machine/kubelet/extraConfig/registerWithTaints"];
+    let registered = |document: &Value| -> Vec<TaintId> {
+        let told = REGISTERED.iter().filter_map(|place| document.pointer(place)?.as_array());
+        told.flatten().map(id_of).collect()
+    };
+    let own = Traits::of(configuration).taints.into_keys();
+    configuration.documents().iter().flat_map(registered).chain(own).collect()
+}
+
 /// Takes keys out of a mapping, and the mapping if nothing is left in it.
 fn strip(document: &mut Value, place: &str, key: &str, gone: &BTreeSet<String>) {
     let Some(holder) = document.pointer_mut(place).and_then(Value::as_object_mut) else { return };

@@ -17,7 +17,7 @@ use crate::site::Site;
 use crate::storage::{Departure, REBUILDING};
 use crate::survey::Survey;
 
-/// Machines with the castle's tags that its file does not name.
+/// Machines with the castle's tags that its file does not name. A copy is none, and what castle had only begun to make has joined nothing.
 fn unnamed<'a>(
     ground: &Ground,
     site: &Site,
@@ -30,7 +30,8 @@ fn unnamed<'a>(
     let rows = survey.guests.range(ground.vmids.clone()).map(|(vmid, row)| (*vmid, row));
     rows.filter(move |(vmid, row)| {
         let is_named = nodes.iter().any(|node| node.vmid.0 == *vmid) || images.contains(vmid);
-        !is_named && row.is_template() != Some(true) && row.is_machine && row.tags.is_superset(&tags)
+        let is_own = row.tags.is_superset(&tags) && !row.looks_copied();
+        !is_named && row.is_template() != Some(true) && row.is_machine && is_own
     })
 }
 
@@ -146,9 +147,7 @@ pub fn shrink(
     let step = Left::new(castle, named(), departed);
     // A machine that nobody could look at may still be one that was sent away.
     let is_known = |vmid: &u32| leaving.iter().any(|guest| guest.vmid == *vmid);
-    // A copy is none, and what castle had only begun to make has joined nothing.
-    let mut others = unnamed(ground, design.site, design.survey, design.nodes).filter(|(_, row)| !row.looks_copied());
-    let is_all_known = others.all(|(vmid, _)| is_known(&vmid));
+    let is_all_known = unnamed(ground, design.site, design.survey, design.nodes).all(|(vmid, _)| is_known(&vmid));
     let step = if is_all_known { step } else { step.only_these() };
     graph.step(left.clone(), Place::default(), (api.clone(),), step);
     earlier.into_iter().for_each(|earlier| graph.after(left.clone(), earlier));

@@ -34,13 +34,21 @@ fn file(talos: &str, traits: &str) -> String {
     quick(1, 1).replace("dataDisk: 20GiB", traits).replace("version: v1.13.9", &format!("version: {talos}"))
 }
 
+fn node(castle: &Castle, name: &str) -> Value {
+    castle.room.datacenter.object("blue", "nodes", "", name).unwrap()
+}
+
 fn worker(castle: &Castle) -> Value {
-    castle.room.datacenter.object("blue", "nodes", "", WORKER).unwrap()
+    node(castle, WORKER)
 }
 
 /// The taints of the worker, without those of Kubernetes itself.
 fn taints(castle: &Castle) -> Vec<String> {
-    let node = worker(castle);
+    taints_of(castle, WORKER)
+}
+
+fn taints_of(castle: &Castle, name: &str) -> Vec<String> {
+    let node = node(castle, name);
     let text = |taint: &Value, key: &str| taint[key].as_str().unwrap_or_default().to_owned();
     let all = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
     let mut told: Vec<String> = all
@@ -61,14 +69,18 @@ fn planned(report: &Report) -> Vec<String> {
     changes.flat_map(|change| &change.differences).map(|one| one.field.clone()).collect()
 }
 
-/// Changes a node as a person with kubectl does.
+/// Changes the worker as a person with kubectl does.
 async fn by_hand(castle: &Castle, labels: &Value, taints: Value) {
+    amended(castle, WORKER, ("labels", labels.clone()), &json!({ "taints": taints })).await;
+}
+
+async fn amended(castle: &Castle, name: &str, (what, entries): (&str, Value), spec: &Value) {
     let (room, keys) = (&castle.room, castle.keys().await);
     let access = access(&room.castle, &room.nodes, &keys, true);
     let api = Api::new(&access, room.datacenter.dial(), room.clock.clone()).unwrap();
-    let node: Object = api.get(&Kind::new("v1", "Node"), "", WORKER).await.unwrap().unwrap();
-    let metadata: Map<String, Value> = [("labels".to_owned(), labels.clone())].into_iter().collect();
-    api.amend(&node, metadata, &json!({ "taints": taints })).await.unwrap();
+    let node: Object = api.get(&Kind::new("v1", "Node"), "", name).await.unwrap().unwrap();
+    let metadata: Map<String, Value> = [(what.to_owned(), entries)].into_iter().collect();
+    api.amend(&node, metadata, spec).await.unwrap();
 }
 
 #[test]
@@ -146,6 +158,93 @@ fn nodes_without_a_network_have_what_the_file_says_after_one_up() {
             let again = castle.up().await;
             done(&again);
             assert_eq!(again.effects(), 0);
+        });
+    }
+}
+
+/// Goal: what a node was born with is castle's to take away, also where castle was cut off before it could write down that it had given it. Method: a control plane
+/// and a worker whose notes are gone; then the file wants other taints, and a patch goes on to have the kubelet register with one of its own.
+#[test]
+fn taints_that_a_node_was_born_with_go_without_a_note() {
+    for (talos, _) in RELEASES {
+        in_virtual_time(async |clock| {
+            let blueprint = blueprint(&["pve"], Version::Nine).with_latencies(Latencies::default());
+            let with = |taints: &str| {
+                let both = format!("dataDisk: 20GiB, {taints}, patches: [workers.yaml]");
+                file(talos, &both).replace("memory: 4GiB", &format!("memory: 4GiB, {taints}"))
+            };
+            let born = with("taints: ['dedicated=storage:PreferNoSchedule']");
+            let mut castle = Castle::new(Room::new(blueprint, &born, door(clock)));
+            let patch = "machine: {kubelet: {extraConfig: {registerWithTaints: [{key: own, effect: NoSchedule}]}}}\n";
+            let patch = if talos.starts_with("v1.14") {
+                "apiVersion: v1alpha1\nkind: KubeletConfig\nconfig: {registerWithTaints: [{key: own, effect: NoSchedule}]}\n"
+            } else {
+                patch
+            };
+            let patches = [("workers.yaml".to_owned(), Secret::from(patch.to_owned()))].into();
+            castle.referred = Arc::new(Referred { patches, ..Referred::default() });
+            done(&castle.up().await);
+            assert_eq!(taints(&castle), ["dedicated=storage:PreferNoSchedule", "own=:NoSchedule"]);
+            for name in ["blue-cp-1", WORKER] {
+                amended(&castle, name, ("annotations", json!({"castle.dev/given": null})), &json!({})).await;
+            }
+            castle.room.rewrite(&with("taints: ['other:PreferNoSchedule']"));
+            done(&castle.up().await);
+            clock.sleep(Duration::from_secs(60)).await;
+            assert_eq!(taints(&castle), ["other=:PreferNoSchedule", "own=:NoSchedule"]);
+            let own = |taint: &String| !taint.starts_with("node-role.kubernetes.io/");
+            let of_first: Vec<String> = taints_of(&castle, "blue-cp-1").into_iter().filter(own).collect();
+            assert_eq!(of_first, ["other=:PreferNoSchedule"]);
+            done(&castle.plan().await);
+            assert_eq!(castle.up().await.effects(), 0);
+        });
+    }
+}
+
+/// Goal: control planes have what the file says, too, whoever comes first: castle, or Talos, which tells taints apart by their keys alone and takes its time.
+#[test]
+fn control_planes_have_what_the_file_says() {
+    for (talos, _) in RELEASES {
+        in_virtual_time(async |clock| {
+            let blueprint = blueprint(&["pve"], Version::Nine).with_latencies(Latencies::default());
+            let with = |traits: &str| {
+                file(talos, "dataDisk: 20GiB").replace("memory: 4GiB", &format!("memory: 4GiB, {traits}"))
+            };
+            let before = with("labels: {castle.dev/rack: a}, taints: ['dedicated=cp:PreferNoSchedule']");
+            let mut castle = Castle::new(Room::new(blueprint, &before, door(clock)));
+            done(&castle.up().await);
+            let first = |castle: &Castle| {
+                let own = |taint: &String| !taint.starts_with("node-role.kubernetes.io/");
+                let taints: Vec<String> = taints_of(castle, "blue-cp-1").into_iter().filter(own).collect();
+                (node(castle, "blue-cp-1")["metadata"]["labels"]["castle.dev/rack"].clone(), taints)
+            };
+            assert_eq!(first(&castle), (json!("a"), vec!["dedicated=cp:PreferNoSchedule".to_owned()]));
+            // A person takes away what castle gave, and gives something else.
+            let own =
+                |taint: &&Value| taint["key"].as_str().is_some_and(|key| key.starts_with("node-role.kubernetes.io/"));
+            let stays = node(&castle, "blue-cp-1")["spec"]["taints"].as_array().cloned().unwrap_or_default();
+            let stays: Vec<Value> = stays.iter().filter(own).cloned().collect();
+            let mine = json!({"key": "mine", "effect": "PreferNoSchedule"});
+            let taints = json!({"taints": [stays, vec![mine]].concat()});
+            amended(&castle, "blue-cp-1", ("labels", json!({"castle.dev/rack": "b"})), &taints).await;
+            assert_eq!(
+                planned(&castle.plan().await),
+                ["blue-cp-1 label castle.dev/rack", "blue-cp-1 taint dedicated:PreferNoSchedule"]
+            );
+            done(&castle.up().await);
+            let mine = "mine=:PreferNoSchedule".to_owned();
+            assert_eq!(first(&castle), (json!("a"), vec!["dedicated=cp:PreferNoSchedule".to_owned(), mine.clone()]));
+            // Another effect of the same key, and another value.
+            castle.room.rewrite(&with("labels: {castle.dev/rack: c}, taints: ['dedicated=cp:NoSchedule']"));
+            done(&castle.up().await);
+            clock.sleep(Duration::from_secs(60)).await;
+            assert_eq!(first(&castle), (json!("c"), vec!["dedicated=cp:NoSchedule".to_owned(), mine.clone()]));
+            done(&castle.plan().await);
+            castle.room.rewrite(&file(talos, "dataDisk: 20GiB"));
+            done(&castle.up().await);
+            clock.sleep(Duration::from_secs(60)).await;
+            assert_eq!(first(&castle), (Value::Null, vec![mine]));
+            assert_eq!(castle.up().await.effects(), 0);
         });
     }
 }

@@ -1,7 +1,10 @@
 //! What castle does with a guest that is there or not, whose it is, and whether it meant to make it: one test a row of the table.
 
+use std::sync::Arc;
+
 use castle_engine::{Class, Impact, Outcome, Report};
 use castle_layers::platform::{self, Whose};
+use castle_proxmox::steps::{Ground, Record};
 use castle_testbed::in_virtual_time;
 
 use crate::room::{Room, done, file};
@@ -208,6 +211,47 @@ fn marks_name_the_cluster_that_they_were_written_in() {
             assert_eq!(room.datacenter.digest_of(421), before);
         });
     }
+}
+
+/// Goal: what a person has copied stands in nobody's way while its host is away. Method: two hosts; a copy of a worker within the range and one outside of it,
+/// on the host that goes off.
+#[test]
+fn a_copy_on_a_host_that_is_away_is_a_copy() {
+    in_virtual_time(async |clock| {
+        let blueprint = crate::room::blueprint(&["pve", "pve2"], castle_datacenter::Version::Nine)
+            .with_latencies(castle_datacenter::Latencies::none());
+        let room = Room::new(blueprint, &file(1, 1, "nodes: [pve]"), crate::room::door(clock));
+        done(&room.up().await);
+        let original = room.datacenter.look().guests[&428].config.clone();
+        for vmid in [300, 500] {
+            let copy = castle_datacenter::blueprint::Stranger::new(vmid, "pve2", "copy", "local-lvm", 1);
+            room.datacenter.add_guest(copy);
+            let options =
+                ["description", "tags", "name"].map(|option| (option, original.get(option).map(String::as_str)));
+            assert!(room.datacenter.change_guest(vmid, &options));
+        }
+        room.datacenter.host_down("pve2");
+        let record =
+            |vmids: &[u32]| Some(Record { vmids: vmids.iter().copied().collect(), hosts: ["pve".to_owned()].into() });
+        for (record, within) in [
+            (record(&[421, 428]), Whose::Copied(428)),
+            // Castle may have been at it when it was cut off.
+            (record(&[421, 428, 500]), Whose::Unfinished),
+            (None, Whose::Unfinished),
+        ] {
+            let ground = Ground::new(Arc::new(room.client()), room.id.clone(), room.site.vmids.clone(), false);
+            let ground = ground.with_record(record);
+            let found = platform::found(&ground).await.unwrap();
+            let whose = |vmid: u32| found.iter().find(|guest| guest.vmid == vmid).map(|guest| guest.whose);
+            assert_eq!((whose(500), whose(300)), (Some(within), None));
+            assert_eq!((whose(421), whose(428)), (Some(Whose::Ours), Some(Whose::Ours)));
+            let survey = castle_layers::survey(&ground, &room.site).await.unwrap();
+            for strict in [false, true] {
+                let unnamed = platform::unnamed_control_planes(&ground, &room.site, &survey, &room.nodes, strict).await;
+                assert!(unnamed.unwrap().is_empty());
+            }
+        }
+    });
 }
 
 #[test]

@@ -151,3 +151,24 @@ impl castle_datacenter::Witness for Watch {
         Some(handle())
     }
 }
+
+/// Goal: what is new is not taken for old by a machine with another clock. Method: the machine that raises the castle is twenty minutes behind the hypervisor, and is put
+/// right afterwards: by its own clock the guests are as old as that.
+#[test]
+fn since_when_a_guest_is_there_is_told_by_the_clock_of_the_hypervisor() {
+    const BEHIND: u32 = 20 * 60;
+    in_virtual_time(async |clock| {
+        let room = room(clock);
+        room.datacenter.shift_hypervisor_clock(BEHIND.into());
+        done(&room.up().await);
+        clock.sleep(Duration::from_secs(BEHIND.into())).await;
+        room.datacenter.shift_hypervisor_clock(0);
+        let settled = async || {
+            let guests = room.client().guests().await.unwrap();
+            guests.iter().filter(|row| row.vmid >= NODES[0]).map(|row| row.is_settled).collect::<Vec<_>>()
+        };
+        assert_eq!(settled().await, [false; 3]);
+        clock.sleep(Duration::from_secs(11 * 60)).await;
+        assert_eq!(settled().await, [true; 3]);
+    });
+}

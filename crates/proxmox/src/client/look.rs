@@ -34,7 +34,7 @@ impl Client {
     pub async fn guests(&self) -> Result<Vec<Guest>, Refusal> {
         let subject = "the list of guests";
         let list = self.get(subject, "/cluster/resources", &Form::new().with("type", "vm")).await?;
-        let now = self.clock().wall();
+        let now = self.wall();
         if list.is_array() { Ok(each(&list, |row| Guest::read(row, now))) } else { Err(unreadable(subject)) }
     }
 

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::since::{is_settled, is_since, tells_since};
+use super::since::{is_settled, is_since, number_in, tells_since};
 
 /// A number, however it is written.
 fn number(value: &Value) -> Option<u64> {
@@ -118,6 +118,12 @@ impl Guest {
     #[must_use]
     pub fn looks_copied(&self) -> bool {
         !tells_since(&self.tags, self.vmid) && self.tags.iter().any(|tag| is_since(tag))
+    }
+
+    /// Of which guest it bears the tags, where they are not its own.
+    #[must_use]
+    pub fn copied_from(&self) -> Option<u32> {
+        self.tags.iter().find_map(|tag| number_in(tag)).filter(|_| self.looks_copied())
     }
 
     /// Whether it is a template, as far as the list can tell.

@@ -18,7 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const SINCE: &str = "castle-since-";
 /// How long statistics outlive their guest.
 const HAUNTED: Duration = Duration::from_secs(5 * 60);
-/// How much the clocks of the machines may differ on which castle is run.
+/// How much the clocks of the hosts may differ. The one that castle asks tells the time, when a tag is written and when it is read: castle may be run on several
+/// machines, and the clock of one may be put right in between.
 const CLOCKS: Duration = Duration::from_secs(5 * 60);
 
 /// The tag of a guest that is made, or made as wanted, now.
@@ -34,6 +35,11 @@ fn own(vmid: u32) -> String {
 /// Whether a tag tells since when, of whichever guest.
 pub(crate) fn is_since(tag: &str) -> bool {
     tag.starts_with(SINCE)
+}
+
+/// The number of the guest that such a tag is of.
+pub(crate) fn number_in(tag: &str) -> Option<u32> {
+    tag.strip_prefix(SINCE)?.split('-').next()?.parse().ok()
 }
 
 /// Whether the tags tell since when the guest of this number is as castle made it.
@@ -73,8 +79,9 @@ mod tests {
         assert!(
             !is_settled(&one, 421, at(1_000)) && !is_settled(&one, 421, at(1_600)) && is_settled(&one, 421, at(1_601))
         );
-        assert!(!is_settled(&one, 421, at(900)), "the clock of another machine is ahead");
+        assert!(!is_settled(&one, 421, at(900)), "the clock of another host was ahead");
         assert!(tells_since(&one, 421));
+        assert_eq!((number_in(RECORDED), number_in("castle-since-x-1"), number_in("castle")), (Some(421), None, None));
         assert!(!tells_since(&one, 42) && !is_settled(&one, 422, at(9_000)), "a copy has the tags of another number");
         assert!(!is_settled(&tags(&["castle"]), 421, at(9_000)));
         for odd in ["castle-since-421-", "castle-since-421-x", "castle-since-421-99999999999999999999"] {

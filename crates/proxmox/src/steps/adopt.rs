@@ -261,7 +261,7 @@ impl Step for MarkGuest {
             };
             // If anyone has changed it since, Proxmox refuses by the digest.
             let form = Form::new()
-                .with("tags", self.wanted.tags_now(&self.tags(seen), self.ground.client.clock().wall()))
+                .with("tags", self.wanted.tags_now(&self.tags(seen), self.ground.client.wall()))
                 .with("description", self.description(&seen.config, &mark)?)
                 .with("digest", seen.config.digest.clone().unwrap_or_default());
             let path = format!("/nodes/{}/qemu/{vmid}/config", part(&seen.host));

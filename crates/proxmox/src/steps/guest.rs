@@ -142,7 +142,7 @@ impl MakeGuest {
                 for Deviation { option, remedy, .. } in self.writes(there) {
                     if let Remedy::Set(value) = remedy {
                         let is_tags = option == "tags";
-                        let value = if is_tags { self.wanted.tags_now(&value, client.clock().wall()) } else { value };
+                        let value = if is_tags { self.wanted.tags_now(&value, client.wall()) } else { value };
                         form = form.with(&option, value);
                     }
                 }

@@ -355,7 +355,7 @@ impl Step for MakeImage {
                 Imaging::Create(slot) => self.create(*slot, operation).await?,
                 Imaging::Label(slot) => {
                     let mut tags = self.image.tags(&self.ground.castle);
-                    tags.insert(since_tag(*slot, self.ground.client.clock().wall()));
+                    tags.insert(since_tag(*slot, self.ground.client.wall()));
                     let tags: Vec<String> = tags.into_iter().collect();
                     let path = format!("/nodes/{}/qemu/{slot}/config", part(&self.image.host));
                     let config = self.still_ours(*slot, operation).await?;

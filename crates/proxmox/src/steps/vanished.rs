@@ -3,7 +3,7 @@
 use castle_engine::Fault;
 
 use super::ground::Ground;
-use crate::model::{Guest, Mark, Owner};
+use crate::model::{ErrorClass, Guest, Mark, Owner};
 
 /// Holds that Proxmox has no machine of this name now: neither at its number, seen or not, nor at any other that is seen, whoever made it. One that was restored
 /// from a backup under another number, or that has lost its mark, may have the data and the voice of the one that is missing.
@@ -31,7 +31,17 @@ pub async fn vanished(ground: &Ground, vmid: u32, name: &str) -> Result<(), Faul
     // The list may not know yet what one is called that was just restored.
     let may_be = |row: &&Guest| row.tags.is_superset(&tags) || row.name.as_deref().is_none_or(|is| is == name);
     for row in guests.values().filter(|row| row.is_machine).filter(may_be) {
-        let Some(config) = client.config(&row.host, row.vmid).await? else { continue };
+        let config = match client.config(&row.host, row.vmid).await {
+            // Its host is away, and by its tags it is a copy of another guest.
+            Err(refusal)
+                if matches!(refusal.class, ErrorClass::Unreached | ErrorClass::Unknown)
+                    && row.copied_from().is_some_and(|original| original != vmid) =>
+            {
+                continue;
+            }
+            config => config?,
+        };
+        let Some(config) = config else { continue };
         let is_called_so = config.get("name") == Some(name);
         let what = match ground.owner(row.vmid, &config).await? {
             Owner::Ours(mark) if mark.name == name => return Err(there(row.vmid, &row.host)),

@@ -6,8 +6,9 @@ use super::ByCause;
 use crate::inventory::{Node, Role, is_name, pools};
 use crate::model::Castle;
 use crate::problem::{Code, Problem, Problems};
+use crate::span::Sourced;
 use crate::suggest;
-use crate::values::Size;
+use crate::values::{Size, Taint};
 
 /// What Talos itself asks for.
 const CONTROL_PLANE_MEMORY: Size = Size::from_mib(1848);
@@ -21,6 +22,26 @@ pub(super) fn check(castle: &Castle, nodes: &[Node], problems: &mut Problems) {
     names(castle, nodes, problems);
     sizes(nodes, problems);
     taints(castle, nodes, problems);
+    keys_of_taints(castle, problems);
+}
+
+/// Holds that Talos has words for the taints of a node: it tells them apart by their keys alone.
+fn keys_of_taints(castle: &Castle, problems: &mut Problems) {
+    let mut found = ByCause::default();
+    for (.., pool) in pools(castle) {
+        let mut seen: BTreeMap<&str, &Sourced<Taint>> = BTreeMap::new();
+        for taint in pool.taints.iter() {
+            let (key, ..) = taint.parts();
+            let Some(before) = seen.insert(key, taint) else { continue };
+            found.add(taint.origin.span(), key, || {
+                Problem::new(Code::TaintTwice, format!("two taints of one node have the key `{key}`"))
+                    .at(taint.origin, "this one")
+                    .at(before.origin, "and this")
+                    .hint("Talos tells the taints of a node apart by their keys, and would keep the last one alone: leave one, or give the other a key of its own")
+            });
+        }
+    }
+    found.report(problems);
 }
 
 /// Holds that what castle puts into the cluster finds a place: it tolerates no taint of the file.

@@ -74,19 +74,30 @@ impl Until {
 /// An etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quorum {
-    /// Whether it has been seen; whoever only looks may be told of one that is yet to come.
-    pub is_seen: bool,
+    /// Whether it has begun; whoever only looks may be told of one that is yet to come.
+    begun: Begun,
 }
 
 impl Quorum {
+    /// Whether it has been seen.
+    #[must_use]
+    pub fn is_seen(self) -> bool {
+        self.begun == Begun::Yes
+    }
+
     /// Why a gate is closed behind an etcd that nobody has seen.
     #[must_use]
     pub fn unseen(self) -> Option<Closed> {
-        (!self.is_seen).then(|| Closed {
-            subject: "etcd".to_owned(),
-            evidence: "has not begun, or its nodes do not answer".to_owned(),
-            next: "castle up".to_owned(),
-        })
+        let (evidence, next) = match self.begun {
+            Begun::Yes => return None,
+            Begun::Remembered => (
+                "has begun, and no control plane that has its data answers",
+                "castle up starts those that are off, and waits for the others",
+            ),
+            Begun::No => ("has not begun", "castle up"),
+            Begun::Unknown => ("has not begun, or its control planes do not answer", "castle up"),
+        };
+        Some(Closed { subject: "etcd".to_owned(), evidence: evidence.to_owned(), next: next.to_owned() })
     }
 }
 
@@ -314,10 +325,10 @@ impl Step for Bootstrap {
     }
 
     fn expect(&self, _: &Self::Needs, _: &Begun) -> Option<Quorum> {
-        Some(Quorum { is_seen: false })
+        Some(Quorum { begun: Begun::No })
     }
 
     fn output(&self, _: &Self::Needs, begun: &Begun) -> Quorum {
-        Quorum { is_seen: *begun == Begun::Yes }
+        Quorum { begun: *begun }
     }
 }

@@ -7,7 +7,7 @@ use castle_engine::Fault;
 use castle_seams::Clock;
 
 use super::Wire;
-use crate::client::{Lead, Node, Refusal, TimeSync};
+use crate::client::{Compared, Lead, Node, Refusal, TimeSync};
 use crate::model::pki::{Moment, NODE_CLOCK_SKEW};
 
 /// By how many seconds a node may be ahead: its certificate is waited for as long.
@@ -123,25 +123,27 @@ fn disagree(lead: Lead) -> bool {
 /// Compares the clock of a node in maintenance mode with the one here. Nothing unless they differ for certain, and by more than what does no harm.
 ///
 /// What its services noted is asked first. From the newest of it a clock that is ahead is known; one that is behind looks like a node that runs for long. Only
-/// then is it asked more.
+/// then is it asked more; and what it does not tell keeps nobody from what it does.
 pub(super) async fn compare(node: &Node, clock: &dyn Clock, third: Option<&Third>) -> Option<Disagreement> {
     let now = || Moment::of(clock.wall());
-    let noted = node.noted().await.ok()??;
-    let seen = Lead::since(noted, now());
+    let noted = node.noted().await.ok()?;
+    let seen = noted.map_or(Lead { least: None, most: None }, |noted| Lead::since(noted, now()));
     if !seen.exceeds(AHEAD) && seen.exceeds(-BEHIND) {
         return None;
     }
-    match node.time_sync().await.ok()?? {
-        TimeSync::Synced => by_server(node, now).await,
-        sync => by_itself(node, now, seen, (sync, third)).await,
+    let sync = node.time_sync().await.ok().flatten();
+    if sync == Some(TimeSync::Synced) {
+        let before = now();
+        if let Ok(compared) = node.compared().await {
+            return by_server(compared, (before, now()));
+        }
     }
+    by_itself(node, now, seen, (sync, third)).await
 }
 
-/// What a node noted before it reached a time server says nothing of its clock now: it is asked for both.
-async fn by_server(node: &Node, now: impl Fn() -> Moment) -> Option<Disagreement> {
-    let before = now();
-    let compared = node.compared().await.ok()?;
-    let lead = between(compared.there, (before, now()), 1);
+/// What a node noted before it reached a time server says nothing of its clock now: it was asked for both.
+fn by_server(compared: Compared, (before, after): (Moment, Moment)) -> Option<Disagreement> {
+    let lead = between(compared.there, (before, after), 1);
     let (server, right) = (compared.server, compared.right);
     let (whose, why) = if compared.there.seconds_after(right).abs() > AHEAD {
         (Whose::Nodes, format!("by its time server {server} it is {right}, so it is the node's clock that is wrong"))
@@ -154,25 +156,34 @@ async fn by_server(node: &Node, now: impl Fn() -> Moment) -> Option<Disagreement
     disagree(lead).then_some(Disagreement { lead, whose, why })
 }
 
-/// What a node says that follows no time server. What is counted again and again tells its clock as it is now; without that only what was `seen` is certain.
+/// What a node says that follows no time server, or whose time server does not answer now. What is counted again and again tells its clock as it is now; without
+/// that only what was `seen` is certain, and nothing of one that may have been set right since.
 async fn by_itself(
     node: &Node,
     now: impl Fn() -> Moment,
     seen: Lead,
-    (sync, third): (TimeSync, Option<&Third>),
+    (sync, third): (Option<TimeSync>, Option<&Third>),
 ) -> Option<Disagreement> {
     let before = now();
     let counted = node.counted().await.ok().flatten();
-    let lead = counted.map_or(seen, |counted| between(counted, (before, now()), COUNTED));
+    let lead = match (counted, sync) {
+        (Some(counted), _) => between(counted, (before, now()), COUNTED),
+        (None, Some(TimeSync::Waiting | TimeSync::Off)) => seen,
+        (None, Some(TimeSync::Synced) | None) => return None,
+    };
+    let how = match sync {
+        Some(TimeSync::Off) => "it asks no time server",
+        Some(TimeSync::Waiting) => "it has not reached a time server yet",
+        Some(TimeSync::Synced) => "its time server does not answer",
+        None => "it does not say whether it follows a time server",
+    };
     let judged = third.and_then(|third| third.judge(Some(lead)));
     let (whose, why) = match (sync, judged) {
-        (TimeSync::Off, Some((whose, why))) => (whose, format!("it asks no time server; {why}")),
-        (_, Some((whose, why))) => (whose, format!("it has not reached a time server yet; {why}")),
-        (TimeSync::Off, None) => (Whose::Unknown, "it asks no time server, so either clock may be wrong".to_owned()),
-        (_, None) => (
-            Whose::Nodes,
-            "it has not reached a time server yet, so it is most likely the node's clock that is wrong".to_owned(),
-        ),
+        (_, Some((whose, why))) => (whose, format!("{how}; {why}")),
+        (Some(TimeSync::Waiting), None) => {
+            (Whose::Nodes, format!("{how}, so it is most likely the node's clock that is wrong"))
+        }
+        (_, None) => (Whose::Unknown, format!("{how}, so either clock may be wrong")),
     };
     disagree(lead).then_some(Disagreement { lead, whose, why })
 }

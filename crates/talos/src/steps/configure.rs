@@ -29,6 +29,9 @@ pub type Compose = Box<dyn Fn(&Bundle) -> Result<Configuration, Fault> + Send + 
 /// Why differences are not brought about.
 pub type Objection = Box<dyn Fn(&[Difference]) -> Option<Fault> + Send + Sync>;
 
+/// Is told what configuration a node has, before it gets another one.
+pub type Noting = Box<dyn Fn(&Configuration) + Send + Sync>;
+
 /// Gives a node its configuration, and keeps it so.
 pub struct Configure {
     wire: Arc<Wire>,
@@ -40,6 +43,7 @@ pub struct Configure {
     for_next_start: bool,
     /// What is not done to a node that has a configuration already.
     objection: Option<Objection>,
+    noting: Option<Noting>,
     release: Option<Release>,
     contact: OnceLock<Contact>,
     hardware: Hardware,
@@ -99,8 +103,8 @@ impl Configure {
     #[must_use]
     pub fn new(wire: Arc<Wire>, whom: Whom, machine: Machine, compose: Compose) -> Self {
         let (restarts, contact, hardware) = (Restarts::default(), OnceLock::new(), Hardware::default());
-        let (objection, release, for_next_start) = (None, None, false);
-        Self { wire, whom, machine, compose, restarts, for_next_start, objection, release, contact, hardware }
+        let (objection, noting, release, for_next_start) = (None, None, None, false);
+        Self { wire, whom, machine, compose, restarts, for_next_start, objection, noting, release, contact, hardware }
     }
 
     /// The same, for a node that runs this, and none other.
@@ -113,6 +117,12 @@ impl Configure {
     #[must_use]
     pub fn unless(self, objection: Option<Objection>) -> Self {
         Self { objection, ..self }
+    }
+
+    /// The same, which tells what configuration the node is seen with.
+    #[must_use]
+    pub fn noting(self, noting: Noting) -> Self {
+        Self { noting: Some(noting), ..self }
     }
 
     /// The same, which may restart it only then.
@@ -213,6 +223,9 @@ impl Configure {
                 let live = live?.ok_or_else(|| {
                     Fault::new(Class::RefusedBeforeEffect, &self.whom.name, "runs, and tells of no configuration yet")
                 })?;
+                if let Some(noting) = &self.noting {
+                    noting(&live);
+                }
                 let wanted = self.wanted(keys)?;
                 let differences = wanted.differences(&live);
                 if let Some(fault) = self.objection.as_ref().and_then(|objection| objection(&differences)) {

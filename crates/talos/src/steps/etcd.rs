@@ -116,9 +116,15 @@ impl ControlPlanes {
             }
             Ok(Some(service)) => age(service).is_none_or(|age| age < STARTING),
         };
-        // One that says that there is no leader has looked for one in vain.
+        // One that says that there is no leader has looked for one in vain; so has one that does not say it in time, and has been unwell for longer than that
+        // takes.
         let is_leaderless = |seen: &Seen| seen.refusal().is_some_and(|why| why.sentence.contains("no leader"));
-        let is_starting = !asked.iter().any(is_leaderless) && asked.iter().any(is_young);
+        let is_in_vain = |seen: &Seen| match &seen.service {
+            Ok(Some(service)) => seen.is_unwell(service) && age(service).is_some_and(|age| age >= FINDING),
+            _ => false,
+        };
+        let has_looked = asked.iter().any(|seen| is_leaderless(seen) || is_in_vain(seen));
+        let is_starting = !has_looked && asked.iter().any(is_young);
         let survivor = self.all.iter().zip(asked).find(|(_, seen)| seen.is_running()).map(|(whom, _)| whom.clone());
         Silence { missing: self.missing(asked, now), since: unwell.max(), is_starting, survivor }
     }
@@ -238,11 +244,26 @@ pub fn keep_a_copy(survivor: &Whom) -> String {
     )
 }
 
-/// For how long these control planes have been without a quorum, as they say themselves.
-pub async fn alone(wire: &Wire, keys: &Keys, control_planes: Vec<Whom>) -> Option<String> {
-    match ControlPlanes::new(control_planes).ask(wire, keys).await.ok()? {
-        Etcd::Silent(silence) => silence.since.map(ago),
-        Etcd::Quorate { .. } => None,
+/// What control planes say of their etcd, for whoever misses most of them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Voice {
+    /// A quorum decides, and these are its members.
+    Quorate(Vec<EtcdMember>),
+    /// They have looked for the others in vain: for how long, where they tell.
+    Lost(Option<String>),
+    /// They do not say, or have only just started.
+    Unknown,
+}
+
+/// Asks these control planes, all at once and without waiting for any, whether their etcd has a quorum.
+pub async fn voice(wire: &Wire, keys: &Keys, control_planes: Vec<Whom>) -> Voice {
+    if control_planes.is_empty() {
+        return Voice::Unknown;
+    }
+    match ControlPlanes::new(control_planes).ask(wire, keys).await {
+        Ok(Etcd::Quorate { members, .. }) => Voice::Quorate(members),
+        Ok(Etcd::Silent(silence)) if !silence.is_starting => Voice::Lost(silence.since.map(ago)),
+        Ok(Etcd::Silent(_)) | Err(_) => Voice::Unknown,
     }
 }
 
@@ -256,5 +277,55 @@ fn ago(duration: Duration) -> String {
         seconds @ ..120 => format!("{seconds} s"),
         seconds @ 120..7200 => format!("{} min", seconds / 60),
         seconds => format!("{} h", seconds / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use castle_talos_api::machine::ServiceHealth;
+
+    use super::*;
+    use crate::client::ErrorClass;
+
+    const NOW: u64 = 100_000;
+
+    fn refusal(sentence: &str) -> Refusal {
+        let (node, host, sentence) = (String::new(), String::new(), sentence.to_owned());
+        Refusal { class: ErrorClass::Lost, node, host, call: "", sentence, changes: false, lead: None }
+    }
+
+    /// One whose etcd runs and has been unwell for so long, and that says this when it is asked for the members.
+    fn survivor(unwell: u64, sentence: &str) -> Seen {
+        let last_change = Some(Timestamp { seconds: (NOW - unwell).cast_signed(), nanos: 0 });
+        let health = ServiceHealth { unknown: false, healthy: false, last_message: String::new(), last_change };
+        let service =
+            ServiceInfo { id: "etcd".into(), state: "Running".into(), health: Some(health), ..Default::default() };
+        Seen { service: Ok(Some(service)), members: Some(Err(refusal(sentence))) }
+    }
+
+    fn silent() -> Seen {
+        Seen { service: Err(refusal("nothing came within 3 s")), members: None }
+    }
+
+    /// Goal: a lost quorum is told from one that is found in a moment, also where the word for it does not come within the bound.
+    #[test]
+    fn one_that_has_been_unwell_for_long_has_looked_in_vain_though_it_does_not_say_so_in_time() {
+        let check = |unwell, sentence, is_starting| {
+            let address = std::net::Ipv4Addr::LOCALHOST.into();
+            let all = ["a", "b"].map(|name| Whom { name: name.to_owned(), address }).to_vec();
+            let now = UNIX_EPOCH + Duration::from_secs(NOW);
+            let silence = ControlPlanes::new(all).silence(&[survivor(unwell, sentence), silent()], now);
+            assert_eq!(silence.is_starting, is_starting, "{unwell} {sentence}");
+            let said = silence.closed(&[]).evidence;
+            assert_eq!(said.contains("has lost its quorum, for "), !is_starting, "{said}");
+        };
+        let slow = "nothing came within 3 s";
+        check(10, slow, true);
+        check(59, slow, true);
+        check(60, slow, false);
+        check(3 * 60 * 60, slow, false);
+        check(10, "etcdserver: no leader", false);
     }
 }

@@ -125,6 +125,26 @@ fn a_certificate_of_another_time_names_this_machines_clock_where_that_is_wrong()
     });
 }
 
+/// A node that was in sync when it started, and whose time server does not answer any more, is measured all the same: it got nothing from a machine whose
+/// clock is wrong.
+#[test]
+fn a_clock_is_measured_though_no_time_server_answers() {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        let node = vmid(&life, "blue-worker-1");
+        life.datacenter.strand_clock(node, -TWO_HOURS);
+        life.datacenter.shift_hypervisor_clock(-TWO_HOURS);
+        let words = [
+            "blue-worker-1: its clock is behind this machine's by at least 1 h 59 min and at most 2 h",
+            "its time server does not answer; the clock of Proxmox (",
+            "agrees with the node's, so it is this machine's clock that is wrong",
+        ];
+        hold(&life.run(&["up"]).await, Exit::Failed, &words);
+        let changes = life.tally.changes();
+        let applied = changes.iter().filter(|change| change.contains("ApplyConfiguration")).count();
+        assert_eq!(applied, 1, "only the control plane has its configuration: {changes:?}");
+    });
+}
+
 /// The same before a node gets its configuration.
 #[test]
 fn a_new_node_is_right_where_the_hypervisor_agrees_with_it() {

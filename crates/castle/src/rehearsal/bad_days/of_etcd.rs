@@ -227,24 +227,32 @@ fn a_control_plane_is_lost_while_another_is_off() {
     });
 }
 
-/// Two are lost, and the one that is left has been restarted since: it does not know any more that it is alone.
+/// Two are lost, and the one that is left has been restarted since: it does not know any more that it is alone, and finds out.
 #[test]
 fn a_quorum_that_was_lost_before_a_restart_is_named() {
-    let happens = async |life: &Life| {
-        lose(life, "blue-cp-1");
-        lose(life, "blue-cp-2");
-        for is_on in [false, true] {
-            life.datacenter.switch(vmid(life, "blue-cp-3"), is_on);
-            life.clock().sleep(Duration::from_secs(30)).await;
-        }
-    };
-    refused(
-        happens,
-        &[
-            "has lost its quorum",
-            "blue-cp-1 (its machine is not to be seen, since when is not known), blue-cp-2 (its machine is not to be seen, since when is not known)",
-        ],
-    );
+    for (since, state) in [
+        (
+            30,
+            "has most likely lost its quorum: of those that are left none says that it has one (blue-cp-3); missing: ",
+        ),
+        (180, "has lost its quorum, for "),
+    ] {
+        let happens = async |life: &Life| {
+            lose(life, "blue-cp-1");
+            lose(life, "blue-cp-2");
+            for (is_on, seconds) in [(false, 30), (true, since)] {
+                life.datacenter.switch(vmid(life, "blue-cp-3"), is_on);
+                life.clock().sleep(Duration::from_secs(seconds)).await;
+            }
+        };
+        refused(
+            happens,
+            &[
+                state,
+                "blue-cp-1 (its machine is not to be seen, since when is not known), blue-cp-2 (its machine is not to be seen, since when is not known)",
+            ],
+        );
+    }
 }
 
 /// One control plane is lost, another has lost what its etcd had, and the third has only just started and does not know that it is alone. A worker is lost,

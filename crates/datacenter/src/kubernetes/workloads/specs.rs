@@ -98,14 +98,15 @@ fn apply(node: &mut Value, path: &str, annotation: &str, wanted: &BTreeMap<Strin
     own(node, annotation, &keys);
 }
 
-/// The same for taints, which are told apart by their keys alone.
+/// The same for taints, which are told apart by their keys alone: of several that have one, the last is meant. What is wanted no more goes, and with the first
+/// of it the key is no longer its own.
 fn apply_taints(node: &mut Value, wanted: &BTreeMap<String, String>) {
     const OWNED: &str = "talos.dev/owned-taints";
     let mut keys = owned(node, OWNED);
     let mut all: Vec<Value> = value::items(node, "spec.taints").to_vec();
     for (key, effect) in wanted {
         let new = taint(key, effect);
-        match all.iter_mut().find(|known| value::text(known, "key") == key) {
+        match all.iter_mut().rfind(|known| value::text(known, "key") == key) {
             None => {
                 all.push(new);
                 keys.insert(key.clone());
@@ -117,9 +118,8 @@ fn apply_taints(node: &mut Value, wanted: &BTreeMap<String, String>) {
     }
     all.retain(|known| {
         let key = value::text(known, "key");
-        !keys.contains(key) || wanted.contains_key(key)
+        wanted.contains_key(key) || !keys.remove(key)
     });
-    keys.retain(|key| wanted.contains_key(key));
     match all.is_empty() {
         true => drop(value::remove(node, "spec.taints")),
         false => value::set(node, "spec.taints", all),
@@ -159,6 +159,29 @@ mod tests {
         bench.kube.apply_node("one", &specs(&[], &[], false)).unwrap();
         assert_eq!(label(&bench, "a"), None);
         assert_eq!(label(&bench, "kubernetes.io/hostname").as_deref(), Some("one"));
+    }
+
+    /// As ApplyTaints of Talos 1.13 does it.
+    #[test]
+    fn of_taints_with_one_key_the_last_is_meant() {
+        let mut bench = Bench::new();
+        bench.node("one");
+        let taints = |bench: &Bench| -> Vec<String> {
+            let node = bench.kube.get("nodes", "", "one").unwrap();
+            value::items(&node, "spec.taints").iter().map(|it| value::text(it, "effect").to_owned()).collect()
+        };
+        let add = |bench: &mut Bench, effect: &str| {
+            let node = bench.kube.get("nodes", "", "one").unwrap();
+            let mut all = value::items(&node, "spec.taints").to_vec();
+            all.push(json!({"key": "a", "effect": effect}));
+            bench.merge("/api/v1/nodes/one", &json!({"spec": {"taints": all}}));
+        };
+        bench.kube.apply_node("one", &specs(&[], &[("a", "NoSchedule")], true)).unwrap();
+        add(&mut bench, "NoExecute");
+        bench.kube.apply_node("one", &specs(&[], &[("a", "NoExecute")], true)).unwrap();
+        assert_eq!(taints(&bench), ["NoSchedule", "NoExecute"], "the first is nobody's concern");
+        bench.kube.apply_node("one", &specs(&[], &[], true)).unwrap();
+        assert_eq!(taints(&bench), ["NoExecute"], "once one of them is gone the other is nobody's");
     }
 
     #[test]

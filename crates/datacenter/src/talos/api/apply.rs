@@ -22,6 +22,8 @@ use crate::world::events::Event;
 const TRIED: Duration = Duration::from_secs(60);
 /// After so many seconds the kubelet, which looks every 20 s, finds that the API server is to be started in another way.
 const POD_CHECK: f64 = 12.0;
+/// How long it takes until what a configuration says of its node of Kubernetes has come through to it: several controllers follow one another.
+const FOLLOWING: f64 = 0.5;
 
 /// Where the parts of a machine's configuration are that hold without a reboot, up to 1.13.
 const AT_ONCE: [&str; 16] = [
@@ -199,6 +201,7 @@ impl World {
         let is_other = boot.config.as_ref().is_some_and(|before| kubelet(before) != kubelet(&config));
         let is_served_anew = boot.config.as_ref().is_some_and(|before| api_server(before) != api_server(&config));
         let before = boot.config.replace(config);
+        boot.shown = boot.shown.take().or_else(|| before.clone());
         if is_other && boot.runs_kubelet {
             // It is started again, with the image and the settings that it is now given.
             boot.runs_kubelet = false;
@@ -207,6 +210,7 @@ impl World {
         if is_served_anew && boot.runs_apiserver {
             self.talos_plan_fixed(vmid, Moment::StaticPods, POD_CHECK);
         }
+        self.talos_plan_fixed(vmid, Moment::Specs, FOLLOWING);
         self.talos_settle_of(vmid);
         if let Some(before) = before {
             self.talos_settle(&before.key);
