@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use castle_engine::lineage::{self, LineageError};
+use castle_engine::note::Unreadable;
 use castle_engine::{CastleId, Class, DirectoryStore, Fault, Memory, Seal, SealError, State, StateError, Store};
 use castle_layers::cluster::{self, Referred};
 use castle_layers::gitops::credential;
@@ -35,7 +36,6 @@ use crate::vault::Chamber;
 
 use identities::Identities;
 pub(crate) use leases::Denied;
-use seen::Unreadable;
 
 /// How a castle can have moved on: [`Kept::moved_on`].
 pub(crate) const ANOTHER_LIFE: &str = "has begun another life";
@@ -196,7 +196,7 @@ impl Kept {
         let file = self.memory_file();
         match self.doors.disk.read(&file, MAX_MEMORY_BYTES) {
             Ok(bytes) => seen::read(&bytes).map_err(|why| match why {
-                Unreadable::Damaged => Forgotten::Damaged(format!(
+                Unreadable::Damaged(_) => Forgotten::Damaged(format!(
                     "{} is damaged\n  next: castle adopt {}",
                     file.display(),
                     self.folder_of_file()
