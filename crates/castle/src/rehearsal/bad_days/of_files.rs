@@ -392,6 +392,49 @@ fn a_key_that_comes_later_is_no_hindrance() {
     });
 }
 
+/// Where age keeps keys, for the somebody of these tests.
+const OWN_KEYS: &str = "/rehearsal/home/.config/sops/age/keys.txt";
+
+/// Goal: the doctor tells of a key that is in the way before the first raise, as `up` would, and `up` does so before it has made anything. Method: a place of keys
+/// holds nothing that castle can use.
+#[test]
+fn a_key_that_is_in_the_way_of_the_first_raise_is_told_by_the_doctor() {
+    let own = Path::new(STATE).join("embedded.agekey");
+    in_worlds(&keyless(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["doctor"]).await, Exit::Done, &["Nothing found in the way"]);
+        let cases = [
+            (Path::new(OWN_KEYS), "AGE-PLUGIN-YUBIKEY-1QQPSYQYZX82V6G6T\n", "an identity of a plugin"),
+            (Path::new(OWN_KEYS), "nonsense\n", "line 1 holds no age identity"),
+            (&*own, "AGE-SECRET-KEY-1QQ\n", "embedded.agekey is damaged"),
+        ];
+        for (file, text, word) in cases {
+            life.disk().tamper(file, text.as_bytes().to_vec());
+            life.tally.changes();
+            hold(&life.run(&["doctor"]).await, Exit::Failed, &["WRONG", word]);
+            hold(&life.run(&["up"]).await, Exit::Failed, &[word]);
+            assert_eq!(life.tally.changes(), Vec::<String>::new());
+            life.disk().lose(file);
+            assert_eq!(kept(&life), Files::new(), "{word}");
+        }
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+    });
+}
+
+/// Goal: a place of keys that cannot be read takes none of the others away. Method: a folder is in its place, once castle's own key has sealed the state; and then that
+/// key is lost, so that nothing else opens it.
+#[test]
+fn a_place_of_keys_that_cannot_be_read_takes_no_other_away() {
+    in_worlds(&keyless(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().supplant(Path::new(OWN_KEYS));
+        for verb in [&["doctor"][..], &["up"], &["status"], &["state", "history", "secrets"]] {
+            hold(&life.run(verb).await, Exit::Done, &[]);
+        }
+        life.disk().lose(&Path::new(STATE).join("embedded.agekey"));
+        hold(&life.run(&["up"]).await, Exit::Failed, &[OWN_KEYS, "looked at"]);
+    });
+}
+
 /// Every so many files and damages are tried with all verbs that do not end the castle, unless CASTLE_WORLDS is set: then all are.
 const LOOKED_AT: usize = 11;
 /// The same where castle's own key is the only one.
