@@ -243,10 +243,11 @@ async fn can_rise(stand: &Stand, identity: &Identity, keeps: bool) -> Result<(),
     if preflight.is_in_the_way() {
         return Err(Trouble::Refused(preflight.told()));
     }
+    let room = stand.window(&identity.castle);
+    room.hold_given().await?;
     if !keeps {
         return Ok(());
     }
-    let room = stand.window(&identity.castle);
     let mut is_kept = room.bundle().await?.is_some();
     if let (Some(given), false) = (&room.given, is_kept) {
         is_kept = matches!(given().await, Some(Ok(_)));
