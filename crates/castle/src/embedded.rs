@@ -238,10 +238,13 @@ pub(crate) async fn lost(doors: &Doors, serving: &Serving) -> Result<(), String>
     }
 }
 
-/// Whether an announcement is that of another datacenter. Damage to that of this one does not change both.
+/// Whether an announcement is that of another datacenter, and not that of this one, damaged.
 fn is_anothers(announced: &[u8], serving: &Serving) -> bool {
-    let announced = serde_json::from_slice::<Serving>(announced);
-    announced.is_ok_and(|found| found.process != serving.process && found.fingerprint != serving.fingerprint)
+    match notes::of::<Serving>(announced.to_vec()) {
+        Note::Read(found) => found.process != serving.process && found.fingerprint != serving.fingerprint,
+        Note::Newer(_) => true,
+        Note::None | Note::Damaged(_) => false,
+    }
 }
 
 /// Forgets where the last one served, before the next begins.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use castle_engine::lineage::{self, LineageError};
+use castle_engine::note::Unreadable;
 use castle_engine::{CastleId, Class, DirectoryStore, Fault, Memory, Seal, SealError, State, StateError, Store};
 use castle_layers::cluster::{self, Referred};
 use castle_layers::gitops::credential;
@@ -33,9 +34,8 @@ use crate::secret::{members_there, secret};
 use crate::stand::with_next;
 use crate::vault::Chamber;
 
-use identities::Identities;
+use identities::{Identities, Lack};
 pub(crate) use leases::Denied;
-use seen::Unreadable;
 
 /// How a castle can have moved on: [`Kept::moved_on`].
 pub(crate) const ANOTHER_LIFE: &str = "has begun another life";
@@ -140,7 +140,7 @@ impl Kept {
     /// The same for whoever raises a castle: where nothing is sealed yet, the identity that the embedded datacenter needs is made.
     pub(crate) async fn seal_anew(&self) -> Result<Seal, String> {
         let is_new = self.castle_id().await.is_ok_and(|castle| castle.is_none());
-        self.seal_with(is_new)
+        self.seal_with(is_new).map_err(Lack::told)
     }
 
     /// Why what is remembered could not be sealed. An identity that is only made for who raises a castle is not missed.
@@ -153,18 +153,18 @@ impl Kept {
 
     /// Why the state of a castle that is raised for the first time could not be sealed.
     pub(crate) fn seal_exists(&self) -> Result<(), String> {
-        match self.castle.platform.value {
-            Platform::Embedded(_) => Ok(()),
-            Platform::Proxmox(_) => self.seal().map(|_| ()),
+        match self.seal_with(false) {
+            Ok(_) | Err(Lack::Mintable(_)) => Ok(()),
+            Err(Lack::InTheWay(why)) => Err(why),
         }
     }
 
     /// What the state is sealed with, and opened.
     pub(crate) fn seal(&self) -> Result<Seal, String> {
-        self.seal_with(false)
+        self.seal_with(false).map_err(Lack::told)
     }
 
-    fn seal_with(&self, mints: bool) -> Result<Seal, String> {
+    fn seal_with(&self, mints: bool) -> Result<Seal, Lack> {
         let recipients = self.castle.state.recipients.as_ref();
         let recipients = recipients.map(|all| all.iter().map(|one| one.to_string()).collect::<Vec<String>>());
         let identities = match self.identities.get() {
@@ -174,11 +174,11 @@ impl Kept {
                 self.identities.get_or_init(|| found)
             }
         };
-        identities.seal(recipients.as_deref())
+        identities.seal(recipients.as_deref()).map_err(Lack::InTheWay)
     }
 
     /// The identities of whoever runs castle. Looked for once, for it may take a passphrase.
-    fn look_for_identities(&self, recipients: &[String], mints: bool) -> Result<Identities, String> {
+    fn look_for_identities(&self, recipients: &[String], mints: bool) -> Result<Identities, Lack> {
         let is_embedded = matches!(self.castle.platform.value, Platform::Embedded(_));
         Identities::look(&self.doors, is_embedded.then_some(self.folder.as_path()), recipients, mints)
     }
@@ -196,7 +196,7 @@ impl Kept {
         let file = self.memory_file();
         match self.doors.disk.read(&file, MAX_MEMORY_BYTES) {
             Ok(bytes) => seen::read(&bytes).map_err(|why| match why {
-                Unreadable::Damaged => Forgotten::Damaged(format!(
+                Unreadable::Damaged(_) => Forgotten::Damaged(format!(
                     "{} is damaged\n  next: castle adopt {}",
                     file.display(),
                     self.folder_of_file()

@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use castle_engine::note::{self, Unreadable};
 use castle_seams::Disk;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// The format of all of them.
 const FORMAT: u64 = 1;
@@ -34,14 +34,6 @@ impl<T> Note<T> {
     }
 }
 
-/// A file as it is written.
-#[derive(Serialize, Deserialize)]
-struct Written<T> {
-    format: u64,
-    #[serde(flatten)]
-    content: T,
-}
-
 /// Why a file that castle announces something in, or remembers something by, is not for this one.
 pub(crate) fn newer(file: &Path, format: u64) -> String {
     format!("{} is a newer castle's (it has format {format}, this one knows {FORMAT}): use that one", file.display())
@@ -57,16 +49,16 @@ pub(crate) fn read<T: DeserializeOwned>(disk: &dyn Disk, file: &Path, limit: u64
 
 /// What these bytes say.
 pub(crate) fn of<T: DeserializeOwned>(bytes: Vec<u8>) -> Note<T> {
-    let Ok(note) = serde_json::from_slice::<Value>(&bytes) else { return Note::Damaged(bytes) };
-    match note["format"].as_u64() {
-        Some(format) if format > FORMAT => Note::Newer(format),
-        _ => serde_json::from_value(note).map_or(Note::Damaged(bytes), Note::Read),
+    match note::read(FORMAT, &bytes) {
+        Ok(content) => Note::Read(content),
+        Err(Unreadable::Newer(format)) => Note::Newer(format),
+        Err(Unreadable::Damaged(_)) => Note::Damaged(bytes),
     }
 }
 
 /// The bytes of a file that says this.
 pub(crate) fn bytes<T: Serialize>(content: &T) -> Vec<u8> {
-    serde_json::to_vec(&Written { format: FORMAT, content }).unwrap_or_default()
+    note::bytes(FORMAT, content)
 }
 
 /// Keeps this in a file, unless what is there is a newer castle's. That it cannot be kept is no failure: it is for people and for predictions.
@@ -88,6 +80,8 @@ fn aside(file: &Path) -> PathBuf {
 mod tests {
     use castle_engine::{Predictions, Timeline};
     use castle_rehearsal::ModelDisk;
+    use serde::Deserialize;
+    use serde_json::json;
 
     use super::*;
     use crate::embedded::Serving;
@@ -120,28 +114,31 @@ mod tests {
             assert_eq!(String::from_utf8(bytes(&content)).unwrap(), recorded);
         }
         same::<Timeline>(
-            r#"{"format":1,"spans":[{"step":{"layer":"platform","kind":"vm","name":"blue-cp-1"},"ready":{"secs":1,"nanos":0},"waited":{"secs":0,"nanos":5},"worked":{"secs":3,"nanos":0}}],"critical_path":[]}"#,
+            r#"{"format":1,"spans":[{"step":{"layer":"platform","kind":"vm","name":"blue-cp-1"},"ready":{"secs":1,"nanos":0},"waited":{"secs":0,"nanos":5},"worked":{"secs":3,"nanos":0}}],"critical_path":[],"digest":"f86c1edac37f0e2ca9c47f7677b211d8"}"#,
         );
-        same::<Predictions>(r#"{"format":1,"kinds":{"platform/vm":[{"secs":3,"nanos":0}]}}"#);
-        same::<Serving>(
-            r#"{"format":1,"address":"127.0.0.1:8006","fingerprint":"AA:BB","process":7,"hosts":["pve"],"speed":1,"is_instant":false,"vault":"127.0.0.1:8443","vault_fingerprint":"CC:DD","git":"127.0.0.1:9418","git_fingerprint":"EE:FF","key_digests":{"token":"ab12"}}"#,
+        same::<Predictions>(
+            r#"{"format":1,"kinds":{"platform/vm":[{"secs":3,"nanos":0}]},"digest":"3bd957a1685947623a8e67efe2bd1992"}"#,
         );
         same::<Serving>(
-            r#"{"format":1,"address":"127.0.0.1:8006","fingerprint":"AA:BB","process":7,"hosts":["pve"],"speed":1,"is_instant":false,"vault":"127.0.0.1:8443","vault_fingerprint":"CC:DD","git":"127.0.0.1:9418","git_fingerprint":"EE:FF"}"#,
+            r#"{"format":1,"address":"127.0.0.1:8006","fingerprint":"AA:BB","process":7,"hosts":["pve"],"speed":1,"is_instant":false,"vault":"127.0.0.1:8443","vault_fingerprint":"CC:DD","git":"127.0.0.1:9418","git_fingerprint":"EE:FF","key_digests":{"token":"ab12"},"digest":"8e9a44e3139a9e3f0c4f6d7ae36edd8c"}"#,
+        );
+        same::<Serving>(
+            r#"{"format":1,"address":"127.0.0.1:8006","fingerprint":"AA:BB","process":7,"hosts":["pve"],"speed":1,"is_instant":false,"vault":"127.0.0.1:8443","vault_fingerprint":"CC:DD","git":"127.0.0.1:9418","git_fingerprint":"EE:FF","digest":"9b540954ca532724d5bc8f78c84c4da0"}"#,
         );
     }
 
     #[test]
     fn a_note_has_a_format_and_what_is_not_ours_stays() {
-        const WRITTEN: &str = r#"{"format":1,"times":[1,2]}"#;
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let written = text(bytes(&Times { times: vec![1, 2] }));
         let file = |name: &str, text: &str| (format!("/own/{name}"), text.to_owned());
-        assert_eq!(kept(None), (Note::None, vec![file("times.json", WRITTEN)]));
-        let read = Note::Read(Times { times: vec![7] });
-        assert_eq!(kept(Some(r#"{"format":1,"times":[7],"more":true}"#)), (read, vec![file("times.json", WRITTEN)]));
-        let newer = r#"{"format":2,"times":"elsewhere"}"#;
-        assert_eq!(kept(Some(newer)), (Note::Newer(2), vec![file("times.json", newer)]));
-        for damaged in ["{\"format\":1,\"tim", "[7]"] {
-            let files = vec![file("times.json", WRITTEN), file("times.json.damaged", damaged)];
+        assert_eq!(kept(None), (Note::None, vec![file("times.json", &written)]));
+        let more = text(note::bytes(FORMAT, &json!({"times": [7], "more": true})));
+        assert_eq!(kept(Some(&more)), (Note::Read(Times { times: vec![7] }), vec![file("times.json", &written)]));
+        let newer = text(note::bytes(2, &json!({"times": "elsewhere"})));
+        assert_eq!(kept(Some(&newer)), (Note::Newer(2), vec![file("times.json", &newer)]));
+        for damaged in ["{\"format\":1,\"tim", "[7]", r#"{"format":1,"times":[7]}"#, &written.replace('2', "3")] {
+            let files = vec![file("times.json", &written), file("times.json.damaged", damaged)];
             assert_eq!(kept(Some(damaged)), (Note::Damaged(damaged.as_bytes().to_vec()), files));
         }
     }

@@ -129,8 +129,8 @@ pub(crate) struct Recorded {
     payload: Value,
     /// Those that have stood.
     pub(crate) machines: Vec<Machine>,
-    /// Those that castle was about to make, and where. Whether it did, a run that was cut off does not tell.
-    making: (String, Vec<Machine>),
+    /// Those that castle was about to make, each with where. Whether it did, a run that was cut off does not tell.
+    making: Vec<(String, Machine)>,
     /// Those that castle itself is removing, and where it saw them.
     going: (String, BTreeSet<u32>),
     /// Where castle itself has removed all control planes of this life, if it has.
@@ -159,6 +159,14 @@ fn seen_at(payload: &Value, what: &str) -> String {
     payload[what]["seen"].as_str().unwrap_or_default().to_owned()
 }
 
+/// The machines that castle was about to make, each with where: what is left of an earlier run may have been made elsewhere than the rest.
+fn making_in(payload: &Value) -> Vec<(String, Machine)> {
+    let seen = seen_at(payload, "making");
+    let nodes = payload["making"]["nodes"].as_array().into_iter().flatten();
+    let made = |node: &Value| Some((node["seen"].as_str().unwrap_or(&seen).to_owned(), Machine::read(node)?));
+    nodes.filter_map(made).collect()
+}
+
 impl Recorded {
     /// What is written down of this life; nothing if nothing is, or nobody here has a key to it.
     pub(crate) async fn read(room: &Strongroom) -> Result<Option<Self>, StateError> {
@@ -174,8 +182,7 @@ impl Recorded {
         }
         let vmids = payload["going"]["vmids"].as_array().into_iter().flatten();
         let vmids = vmids.filter_map(|vmid| vmid.as_u64()?.try_into().ok()).collect();
-        let (machines, making) = (listed_in(&payload["nodes"]), listed_in(&payload["making"]["nodes"]));
-        let making = (seen_at(&payload, "making"), making);
+        let (machines, making) = (listed_in(&payload["nodes"]), making_in(&payload));
         let (going, razed) = ((seen_at(&payload, "going"), vmids), seen_at(&payload, "razed"));
         Some(Self { machines, making, going, razed, payload })
     }
@@ -187,7 +194,7 @@ impl Recorded {
 
     /// All machines that are there, or may be.
     fn all(&self) -> impl Iterator<Item = &Machine> {
-        self.machines.iter().chain(&self.making.1)
+        self.machines.iter().chain(self.making.iter().map(|(_, machine)| machine))
     }
 
     /// The numbers of the machines.
@@ -213,7 +220,7 @@ impl Recorded {
         let whereabouts = client.whereabouts();
         let is_going = |machine: &Machine| self.going.0 == whereabouts && self.going.1.contains(&machine.vmid);
         let stood = self.machines.iter().map(|machine| (machine, is_going(machine)));
-        let made = self.making.1.iter().map(|machine| (machine, self.making.0 == whereabouts));
+        let made = self.making.iter().map(|(seen, machine)| (machine, seen == whereabouts));
         let mut missing = Vec::new();
         for (machine, may_be_free) in stood.chain(made).filter(|(machine, _)| !seen.contains(&machine.vmid)) {
             if !(may_be_free && client.is_free(machine.vmid).await?) {
@@ -231,18 +238,32 @@ impl Recorded {
         epoch: u64,
     ) -> Result<(), Trouble> {
         let recorded = Self::read(room).await.map_err(|error| Trouble::Failed(error.to_string()))?;
-        let nothing = Self::payload(room.generation, &json!([]));
-        let (machines, known) = recorded.map_or((Vec::new(), nothing), |known| (known.machines, known.payload));
-        let is_new = |node: &&Value| {
-            Machine::read(node).is_some_and(|machine| !machines.iter().any(|known| known.vmid == machine.vmid))
-        };
-        let new: Vec<&Value> = nodes.as_array().into_iter().flatten().filter(is_new).collect();
-        let mut payload = known.clone();
-        payload["making"] = json!({"seen": whereabouts, "nodes": new});
-        if new.is_empty() || payload == known {
-            return Ok(());
+        let known = recorded.map_or_else(|| Self::payload(room.generation, &json!([])), |known| known.payload);
+        match Self::making(&known, nodes, whereabouts) {
+            Some(payload) => write(room, payload, epoch).await,
+            None => Ok(()),
         }
-        write(room, payload, epoch).await
+    }
+
+    /// What a record says once castle makes these machines here; nothing if it says so already. Those that an earlier run was about to make stay, each
+    /// with where that was: the file may not name them any more, and they may be there.
+    fn making(known: &Value, nodes: &Value, whereabouts: &str) -> Option<Value> {
+        let new: Vec<&Value> = besides(&known["nodes"], nodes);
+        if new.is_empty() {
+            return None;
+        }
+        let seen = seen_at(known, "making");
+        let mut all = json!(new);
+        for open in besides(&json!(new), &known["making"]["nodes"]) {
+            let mut open = open.clone();
+            if open["seen"].is_null() && seen != whereabouts {
+                open["seen"] = json!(seen);
+            }
+            all = joined(&all, &json!([open]));
+        }
+        let mut payload = known.clone();
+        payload["making"] = json!({"seen": whereabouts, "nodes": all});
+        (payload != *known).then_some(payload)
     }
 
     /// Writes down that these machines are there, beside those that were known to be: that one is not seen does not prove that it is gone. What castle
@@ -250,11 +271,11 @@ impl Recorded {
     pub(crate) async fn note_standing(room: &Strongroom, nodes: &Value, epoch: u64) -> Result<(), Trouble> {
         let recorded = Self::read(room).await.map_err(|error| Trouble::of(&error))?;
         let mut payload = Self::payload(room.generation, nodes);
-        if let Some(Self { making: (seen, _), payload: known, .. }) = &recorded {
+        if let Some(Self { payload: known, .. }) = &recorded {
             payload["nodes"] = joined(nodes, &known["nodes"]);
             let open = besides(nodes, &known["making"]["nodes"]);
             if !open.is_empty() {
-                payload["making"] = json!({"seen": seen, "nodes": open});
+                payload["making"] = json!({"seen": known["making"]["seen"], "nodes": open});
             }
             if !known["going"].is_null() {
                 payload["going"] = known["going"].clone();
@@ -318,11 +339,15 @@ impl Recorded {
     ) -> Result<Vec<&Machine>, Refusal> {
         let tags = Mark::tags_of(&ground.castle);
         let is_seen = |machine: &Machine| guests.get(&machine.vmid).is_some_and(|row| row.tags.is_superset(&tags));
-        let is_here = self.making.0 == ground.client.whereabouts() || self.all().any(is_seen);
+        let whereabouts = ground.client.whereabouts();
+        let sees_any = self.all().any(is_seen);
+        let makes_here = seen_at(&self.payload, "making") == whereabouts;
+        let stood = self.machines.iter().map(|machine| (machine, sees_any || makes_here));
+        let made = self.making.iter().map(|(seen, machine)| (machine, sees_any || seen == whereabouts));
         let is_named =
             |machine: &Machine| nodes.iter().any(|node| node.vmid.0 == machine.vmid && node.name.value == machine.name);
         let mut found = Vec::new();
-        for machine in self.all().filter(|machine| machine.is_control_plane) {
+        for (machine, is_here) in stood.chain(made).filter(|(machine, _)| machine.is_control_plane) {
             // One of the file is asked, or made here first.
             let is_fine = match is_named(machine) {
                 true => is_here || guests.contains_key(&machine.vmid),
@@ -452,7 +477,7 @@ mod tests {
         assert_eq!(listed(recorded.control_planes()), "blue-cp-1 (VM 421 on pve)");
         assert_eq!(recorded.vmids().collect::<Vec<_>>(), [421, 428]);
         assert_eq!(recorded.going, ("https://pve:8006".to_owned(), [428].into()));
-        assert_eq!(recorded.making, (String::new(), Vec::new()));
+        assert_eq!(recorded.making, Vec::new());
     }
 
     fn of(recorded: &str) -> Recorded {
@@ -469,9 +494,12 @@ mod tests {
     fn the_recorded_machines_that_castle_makes_are_read() {
         let making = of(MAKING);
         assert!(making.machines.is_empty() && making.going == (String::new(), BTreeSet::new()));
-        assert_eq!(making.making.0, "pve:8006 as castle@pve!castle");
-        assert_eq!(listed(&making.making.1), "blue-cp-1 (VM 421 on pve)");
-        assert!(making.making.1[0].is_control_plane && making.making.1[0].mac.as_deref() == Some("02:00:00:00:00:01"));
+        let [(seen, machine)] = making.making.as_slice() else { panic!("{:?}", making.making) };
+        assert_eq!(
+            (seen.as_str(), listed([machine])),
+            ("pve:8006 as castle@pve!castle", "blue-cp-1 (VM 421 on pve)".to_owned())
+        );
+        assert!(machine.is_control_plane && machine.mac.as_deref() == Some("02:00:00:00:00:01"));
         assert_eq!(making.vmids().collect::<Vec<_>>(), [421]);
         assert!(Recorded::knows_machines(&making.payload, 2), "what may have been made is not forgotten");
     }
@@ -489,6 +517,26 @@ mod tests {
         assert!(Recorded::of(payload.clone(), 2).unwrap().is_razed(here));
         payload["nodes"] = anew["nodes"].clone();
         assert!(!Recorded::of(payload, 2).unwrap().is_razed(here));
+    }
+
+    /// Goal: what an earlier raise may have made leaves the record only once it is proved to be gone, and by whoever looks where it was made. Method: the file names
+    /// another machine meanwhile.
+    #[test]
+    fn what_an_earlier_raise_may_have_made_is_not_forgotten_by_the_next() {
+        let (here, elsewhere) = ("pve:8006 as castle@pve!castle", "pve2:8006 as castle@pve!castle");
+        let new = json!([{"name": "blue-cp-2", "role": "control-plane", "vmid": 422}]);
+        let first = of(MAKING).payload;
+        let second = Recorded::of(Recorded::making(&first, &new, here).unwrap(), 2).unwrap();
+        assert_eq!(second.vmids().collect::<Vec<_>>(), [422, 421]);
+        assert_eq!(Recorded::making(&second.payload, &new, here), None, "known");
+        let moved = Recorded::of(Recorded::making(&first, &new, elsewhere).unwrap(), 2).unwrap();
+        let made: Vec<_> = moved.making.iter().map(|(seen, machine)| (seen.as_str(), machine.vmid)).collect();
+        assert_eq!(made, [(elsewhere, 422), (here, 421)]);
+        // Made anew, it is made where that is.
+        let anew = Recorded::making(&moved.payload, &first["making"]["nodes"], elsewhere).unwrap();
+        let anew = Recorded::of(anew, 2).unwrap();
+        let made: Vec<_> = anew.making.iter().map(|(seen, machine)| (seen.as_str(), machine.vmid)).collect();
+        assert_eq!(made, [(elsewhere, 421), (elsewhere, 422)]);
     }
 
     #[test]

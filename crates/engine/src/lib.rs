@@ -20,6 +20,7 @@ mod journal;
 mod lanes;
 mod lease;
 pub mod lineage;
+pub mod note;
 mod queues;
 mod retry;
 mod run;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::id::{CastleId, hex};
+use crate::note::{self, Unreadable};
 use crate::store::{Expect, Store, StoreError, StoreErrorKind};
 
 /// The newest format this castle reads and writes.
@@ -41,8 +42,13 @@ pub enum LineageError {
 
 #[derive(Serialize, Deserialize)]
 struct Birth {
-    format: u64,
     castle: CastleId,
+}
+
+impl Birth {
+    fn bytes(castle: &CastleId) -> Vec<u8> {
+        note::bytes(FORMAT, &Self { castle: castle.clone() })
+    }
 }
 
 fn key_of(name: &str) -> String {
@@ -57,13 +63,12 @@ fn key_of(name: &str) -> String {
 pub async fn find(store: &dyn Store, name: &str) -> Result<Option<CastleId>, LineageError> {
     let key = key_of(name);
     let Some(found) = store.get(&key).await? else { return Ok(None) };
-    let damaged = |error: serde_json::Error| LineageError::Damaged(key.clone(), error.to_string());
-    let record: serde_json::Value = serde_json::from_slice(&found.bytes).map_err(damaged)?;
-    if let Some(format) = record["format"].as_u64().filter(|format| *format > FORMAT) {
-        return Err(LineageError::Newer(key, format));
+    match note::read(FORMAT, &found.bytes) {
+        Ok(Birth { castle }) if castle.name == name => Ok(Some(castle)),
+        Ok(Birth { castle }) => Err(LineageError::Damaged(key, format!("it is that of {}", castle.name))),
+        Err(Unreadable::Damaged(why)) => Err(LineageError::Damaged(key, why)),
+        Err(Unreadable::Newer(format)) => Err(LineageError::Newer(key, format)),
     }
-    let birth: Birth = serde_json::from_value(record).map_err(damaged)?;
-    Ok(Some(birth.castle))
 }
 
 /// Which castle `name` is in this store; it is born now if it was never raised.
@@ -78,7 +83,7 @@ pub async fn find_or_found(store: &dyn Store, name: &str, entropy: &dyn Entropy)
     let mut drawn = [0; 8];
     entropy.fill(&mut drawn).map_err(|error| LineageError::Entropy(error.to_string()))?;
     let castle = CastleId { name: name.to_owned(), lineage: hex(&drawn), generation: 1 };
-    let bytes = serde_json::to_vec(&Birth { format: FORMAT, castle: castle.clone() }).unwrap_or_default();
+    let bytes = Birth::bytes(&castle);
     match store.put(&key_of(name), &bytes, Expect::Nothing).await {
         // Asked once, at the birth of a castle: a store that takes the same again as new would take anything.
         Ok(_) => match store.put(&key_of(name), &bytes, Expect::Nothing).await {
@@ -100,7 +105,7 @@ pub async fn find_or_found(store: &dyn Store, name: &str, entropy: &dyn Entropy)
 ///
 /// If the store knows another castle of that name, or fails.
 pub async fn adopt(store: &dyn Store, castle: &CastleId) -> Result<(), LineageError> {
-    let bytes = serde_json::to_vec(&Birth { format: FORMAT, castle: castle.clone() }).unwrap_or_default();
+    let bytes = Birth::bytes(castle);
     match store.put(&key_of(&castle.name), &bytes, Expect::Nothing).await {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.kind, StoreErrorKind::Conflict | StoreErrorKind::Unknown) => {
@@ -143,7 +148,7 @@ async fn replace(store: &dyn Store, castle: &CastleId, generation: u64) -> Resul
         Some(found) if found != *castle => return Err(LineageError::Moved(found)),
         _ => {}
     }
-    let bytes = serde_json::to_vec(&Birth { format: FORMAT, castle: next.clone() }).unwrap_or_default();
+    let bytes = Birth::bytes(&next);
     match store.put(&key, &bytes, Expect::Version(&found.tag)).await {
         Ok(_) => Ok(next),
         Err(error) if error.kind == StoreErrorKind::Unknown => match find(store, &castle.name).await? {

@@ -150,6 +150,12 @@ impl Report {
         self.outcomes.iter().all(|(_, outcome)| outcome.is_done())
     }
 
+    /// Whether all of a layer is as wanted.
+    #[must_use]
+    pub fn has_done(&self, layer: &Layer) -> bool {
+        self.outcomes.iter().filter(|(step, _)| step.layer == *layer).all(|(_, outcome)| outcome.is_done())
+    }
+
     /// How many effects there were.
     #[must_use]
     pub fn effects(&self) -> u32 {

@@ -16,7 +16,7 @@ use castle_talos::steps::{ForgetMember, Keys, Quorum, Remembered, Vanished, Whom
 
 use crate::cluster::whom;
 use crate::platform::{layer, power_step, vm_step};
-use crate::secrets::{self, Strongroom};
+use crate::secrets::Strongroom;
 use crate::survey::Survey;
 
 /// What is known of the etcd of this life from elsewhere than its nodes. Whoever is `strict` is not content with a vault or a host that
@@ -104,8 +104,8 @@ pub fn note(
     (ground, room): (&Arc<Ground>, &Arc<Strongroom>),
     quorum: &Handle<Quorum>,
 ) {
-    let step = StepId::new(&secrets::layer(), "begun", castle.castle.as_str());
-    graph.step(step, Place::default(), (quorum.clone(),), NoteInState(room.clone()));
+    // Whoever raises the machines alone makes etcd begin.
+    graph.step(id("begun", castle.castle.as_str()), Place::default(), (quorum.clone(),), NoteInState(room.clone()));
     for node in nodes.iter().filter(|node| node.role == Role::ControlPlane) {
         let name = &node.name.value;
         let step = MarkBegun::new(ground.clone(), node.vmid.0, name);

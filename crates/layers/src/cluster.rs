@@ -29,7 +29,7 @@ use crate::platform::{self, Uuids, waits_for_nodes};
 use crate::survey::Survey;
 
 pub use crate::turns::{For, Manner, Rolling};
-pub use configuration::{ConfigurationError, Referred, brings_network, configuration, recognised, supposed};
+pub use configuration::{ConfigurationError, Referred, brings_network, configuration, password, recognised, supposed};
 pub use drift::drift;
 use gates::{Api, Named, SharedApi, Site as ApiSite, Versions, VolumeReady};
 

@@ -1,10 +1,11 @@
 //! The secrets layer: so far the Talos bundle, minted once in the life of a castle and sealed before its first machine exists.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use castle_engine::{
-    CastleId, Change, Class, Decision, Fault, GraphBuilder, Handle, Impact, Layer, Operation, Place, State, StateError,
-    Step, StepId,
+    CastleId, Change, Class, Decision, Fault, Gate, GraphBuilder, Handle, Impact, Layer, Operation, Place, State,
+    StateError, Step, StepId, Verdict,
 };
 use castle_proxmox::model::Mark;
 use castle_seams::{BoxFuture, Clock, Entropy, KeyMint};
@@ -211,6 +212,19 @@ impl Strongroom {
         Some(self.read(found, "talos.bundle"))
     }
 
+    /// That the bundle that the file names, if it names one, can be read: unread, it may be of another cluster.
+    ///
+    /// # Errors
+    ///
+    /// A guard, if it cannot.
+    pub async fn hold_given(&self) -> Result<(), Fault> {
+        let Some(Err(fault)) = self.given().await else { return Ok(()) };
+        let evidence = format!("was not held against the secrets of this castle: {}", fault.evidence);
+        let mend = if fault.next.is_empty() { "bring it back" } else { &*fault.next };
+        let next = format!("{mend}; or remove talos.bundle from castle.yaml: the state has the secrets");
+        Err(Fault::guard("talos.bundle", evidence).next(next))
+    }
+
     fn read(&self, found: Result<Secret, Fault>, what: &str) -> Result<Bundle, Fault> {
         let wrong = |why: String| {
             Fault::new(Class::Final, what, why).next(
@@ -236,6 +250,28 @@ fn fault(error: &StateError) -> Fault {
 fn other_secrets() -> Fault {
     Fault::guard("talos.bundle", "holds other secrets than those that this castle was raised with")
         .next("remove talos.bundle from castle.yaml; or, for a cluster with these secrets: castle down, then castle up")
+}
+
+/// Holds that the bundle that the file names can be held against the one that the castle has. Whoever only looks goes on behind it.
+struct GivenIsRead(Arc<Strongroom>);
+
+impl Gate for GivenIsRead {
+    type Needs = ();
+    type Output = ();
+
+    fn check<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<Verdict<()>, Fault>> {
+        Box::pin(async move {
+            // Where there is none yet, or it cannot be read, the step that finds one tells it.
+            if !matches!(self.0.bundle().await, Ok(Some(_))) {
+                return Ok(Verdict::Open(()));
+            }
+            self.0.hold_given().await.map(Verdict::Open)
+        })
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(300)
+    }
 }
 
 /// Mints the bundle, and issues what castle shows its nodes.
@@ -392,6 +428,10 @@ pub fn bundle(
     let tags = Mark::tags_of(id);
     let is_made = |node: &&Node| survey.guests.get(&node.vmid.0).is_some_and(|guest| guest.tags.is_superset(&tags));
     let made = nodes.iter().filter(is_made).map(|node| node.name.value.clone()).collect();
+    if room.given.is_some() {
+        let given = StepId::new(&layer(), "given", castle.castle.as_str());
+        graph.gate(given, Place::default(), (), GivenIsRead(room.clone()));
+    }
     let step = StepId::new(&layer(), "bundle", castle.castle.as_str());
     let handle =
         graph.step(step.clone(), Place::default(), (), MintBundle { room: room.clone(), options, made, mints });

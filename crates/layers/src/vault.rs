@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use crate::cluster::api_address;
+use crate::platform;
 use crate::secrets::{Beginning, Saved, Strongroom, layer};
 
 /// The name of the kubeconfig in the vault.
@@ -308,8 +309,10 @@ pub fn keep(graph: &mut GraphBuilder, keeping: Keeping, keys: &Handle<Keys>) -> 
 pub fn note_begun(graph: &mut GraphBuilder, keeping: Keeping, keys: &Handle<Keys>, quorum: &Handle<Quorum>) {
     let (castle, shelf) = (keeping.castle.clone(), keeping.shelf.clone());
     let needs = (keys.clone(), quorum.clone());
-    let files = graph.gate(id("begun-files", &castle), Place::default(), needs, BegunFile(keeping));
-    graph.step(id("begun-vault", &castle), Place::default(), (files,), SaveFiles::new(shelf));
+    // Whoever raises the machines alone makes etcd begin.
+    let id = |kind: &str| StepId::new(&platform::layer(), kind, castle.castle.as_str());
+    let files = graph.gate(id("begun-files"), Place::default(), needs, BegunFile(keeping));
+    graph.step(id("begun-vault"), Place::default(), (files,), SaveFiles::new(shelf));
 }
 
 /// Adds the step that takes out of the vault what the castle has put there; returns it.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use castle_engine::{CastleId, Fault};
 use castle_http::{Endpoint, Trust};
 use castle_layers::Site;
+use castle_layers::cluster;
 use castle_layers::doctor::{Case, Finding, Verdict, examine, needs, pointless_after};
 use castle_proxmox::client::{Access, Client, Token};
 use castle_proxmox::model::{Refusal, Release, pveum};
@@ -159,7 +160,8 @@ fn is_masked(part: &Secret) -> bool {
     redact::is_masked(part.expose())
 }
 
-/// The secret parts of what a reference refers to, each with its name: the text, or members of a mapping in a SOPS file or of an object.
+/// The secret parts of what a reference refers to, each with its name: the text, or members of a mapping in a SOPS file or of an object, or the password beside a
+/// user.
 async fn secret_parts(kept: &Kept, reference: &SecretReference) -> Vec<(String, Secret)> {
     let named = |(name, part): (String, Secret)| (format!("{reference} ({name})"), part);
     if let SecretReference::Sops { file, path } = reference {
@@ -170,6 +172,11 @@ async fn secret_parts(kept: &Kept, reference: &SecretReference) -> Vec<(String, 
         }
     }
     let Ok(secret) = kept.secret(reference).await else { return Vec::new() };
+    let mut mirrors = kept.castle.talos.mirrors.iter();
+    let is_login = mirrors.any(|(_, mirror)| mirror.credential.as_ref().is_some_and(|known| known.value == *reference));
+    if let Some(password) = cluster::password(&secret).filter(|_| is_login) {
+        return vec![named(("password".to_owned(), password))];
+    }
     let object: Option<BTreeMap<String, String>> = serde_json::from_str(secret.expose()).ok();
     let Some(object) = object else { return vec![(reference.to_string(), secret)] };
     let parts = object.into_iter().filter(|(name, _)| SECRET_PARTS.contains(&name.as_str()));
@@ -371,6 +378,23 @@ mod tests {
         assert!(parts.contains(&"sops:secrets.enc.yaml#infisical (clientSecret)".to_owned()), "{parts:?}");
         assert!(parts.contains(&"sops:secrets.enc.yaml#proxmox.token".to_owned()), "{parts:?}");
         assert!(!parts.iter().any(|name| name.contains("clientId")), "{parts:?}");
+    }
+
+    /// Goal: a password is looked at by itself, however it is written down beside its user. Method: the credential of a mirror, in every form that castle takes.
+    #[test]
+    fn the_password_of_a_mirror_is_looked_at_by_itself() {
+        let found = in_a_world(&written(SMALL), 1, async |life| {
+            let (kept, mut all) = (stand(life).await.kept, Vec::new());
+            for login in ["admin:pw12", "username: admin\npassword: pw12\n", "{username: admin, password: pw12}"] {
+                life.disk().tamper(&life.script.file.with_file_name("registry.txt"), login.as_bytes().to_vec());
+                all.push(plain_secrets(&kept).await);
+            }
+            all
+        });
+        for found in found {
+            let names: Vec<&str> = found.iter().map(|found| found.subject.as_str()).collect();
+            assert_eq!(names, ["file:registry.txt (password)"], "{found:?}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use castle_engine::note::{self, Unreadable};
 use castle_engine::{CastleId, Fault};
 use castle_proxmox::steps::unprotect;
 use castle_seams::Disk;
@@ -66,7 +67,6 @@ pub(crate) struct RebirthArgs {
 /// The note that a rebirth was begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Begun {
-    format: u64,
     /// The life that is to end.
     lineage: String,
     generation: u64,
@@ -203,8 +203,7 @@ async fn take_down(
     }
     let text = |down| {
         let CastleId { lineage, generation, .. } = identity.castle.clone();
-        let begun = Begun { format: FORMAT, lineage, generation, keep_identity: args.keep_identity, down };
-        serde_json::to_vec(&begun).unwrap_or_default()
+        note::bytes(FORMAT, &Begun { lineage, generation, keep_identity: args.keep_identity, down })
     };
     let note = Some(Note { key: key_of(kept), text: Box::new(text) });
     let start = kept.clock().monotonic();
@@ -244,10 +243,11 @@ async fn can_rise(stand: &Stand, identity: &Identity, keeps: bool) -> Result<(),
     if preflight.is_in_the_way() {
         return Err(Trouble::Refused(preflight.told()));
     }
+    let room = stand.window(&identity.castle);
+    room.hold_given().await?;
     if !keeps {
         return Ok(());
     }
-    let room = stand.window(&identity.castle);
     let mut is_kept = room.bundle().await?.is_some();
     if let (Some(given), false) = (&room.given, is_kept) {
         is_kept = matches!(given().await, Some(Ok(_)));
@@ -284,10 +284,10 @@ enum Noted {
 
 impl Noted {
     fn read(bytes: &[u8]) -> Self {
-        let note: Value = serde_json::from_slice(bytes).unwrap_or_default();
-        match note["format"].as_u64() {
-            Some(format) if format > FORMAT => Self::Newer(format),
-            _ => serde_json::from_value(note).map_or(Self::Damaged, Self::Begun),
+        match note::read(FORMAT, bytes) {
+            Ok(begun) => Self::Begun(begun),
+            Err(Unreadable::Newer(format)) => Self::Newer(format),
+            Err(Unreadable::Damaged(_)) => Self::Damaged,
         }
     }
 }
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn the_recorded_times_are_written_and_read() {
-        const RECORDED: &str = r#"{"format":1,"rebirths":[{"ended":{"secs_since_epoch":1790000000,"nanos_since_epoch":0},"down":{"secs":12,"nanos":500000000},"up":{"secs":90,"nanos":0}}]}"#;
+        const RECORDED: &str = r#"{"format":1,"rebirths":[{"ended":{"secs_since_epoch":1790000000,"nanos_since_epoch":0},"down":{"secs":12,"nanos":500000000},"up":{"secs":90,"nanos":0}}],"digest":"59ea32014350cda4b02d5f8119d9eb56"}"#;
         let ended = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
         let times = Times { ended, down: Duration::from_millis(12_500), up: Duration::from_secs(90) };
         let all = Rebirths { rebirths: vec![times] };
@@ -380,7 +380,7 @@ mod tests {
 
     fn begun(keep_identity: bool, down: Option<u64>) -> Begun {
         let down = down.map(Duration::from_secs);
-        Begun { format: FORMAT, lineage: "a".to_owned(), generation: 3, keep_identity, down }
+        Begun { lineage: "a".to_owned(), generation: 3, keep_identity, down }
     }
 
     #[test]
@@ -399,16 +399,16 @@ mod tests {
 
     #[test]
     fn the_recorded_note_is_written_and_read_and_that_of_a_newer_castle_is_not_taken_for_damaged() {
-        const RECORDED: &str =
-            r#"{"format":1,"lineage":"a","generation":3,"keep_identity":true,"down":{"secs":2,"nanos":0}}"#;
-        const UNENDED: &str = r#"{"format":1,"lineage":"a","generation":3,"keep_identity":false,"down":null}"#;
+        const RECORDED: &str = r#"{"format":1,"lineage":"a","generation":3,"keep_identity":true,"down":{"secs":2,"nanos":0},"digest":"8c6c6727c4ec8baf34c1e0e940410799"}"#;
+        const UNENDED: &str = r#"{"format":1,"lineage":"a","generation":3,"keep_identity":false,"down":null,"digest":"8dd91c651d1219ec5a841f432e7415f8"}"#;
         for (note, recorded) in [(begun(true, Some(2)), RECORDED), (begun(false, None), UNENDED)] {
-            assert_eq!(serde_json::to_string(&note).unwrap(), recorded);
+            assert_eq!(String::from_utf8(note::bytes(FORMAT, &note)).unwrap(), recorded);
             assert_eq!(Noted::read(recorded.as_bytes()), Noted::Begun(note));
         }
-        let newer = RECORDED.replace("\"format\":1", "\"format\":2").replace("keep_identity", "keeps");
-        assert_eq!(Noted::read(newer.as_bytes()), Noted::Newer(2));
-        assert_eq!(Noted::read(&RECORDED.as_bytes()[..20]), Noted::Damaged);
+        assert_eq!(Noted::read(&note::bytes(2, &json!({"lineage": "a", "keeps": true}))), Noted::Newer(2));
+        for damaged in [&RECORDED[..20], &RECORDED.replace(":3", ":2")] {
+            assert_eq!(Noted::read(damaged.as_bytes()), Noted::Damaged, "{damaged}");
+        }
     }
 
     #[test]

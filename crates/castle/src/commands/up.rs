@@ -162,11 +162,15 @@ pub(crate) async fn up(args: &UpArgs, doors: &Doors, printer: &mut Printer) -> R
         let graph = stand.raise(&ground, &room, &survey, &placed, (RAISING, &rolling)).await?;
         let driven = stand.drive("up", graph, &castle, layers.clone(), &held.lease, printer).await?;
         let mut more = Map::new();
-        let known = driven.report.is_done().then(|| (stand.nodes(&placed), &*ground));
+        // Machines that were raised alone stand, too.
+        let stands = driven.report.has_done(&platform::layer());
+        let known = stands.then(|| (stand.nodes(&placed), &*ground));
         let remembered = stand.remember(&room, known, held.lease.epoch()).await;
-        if driven.report.is_done() {
+        if driven.report.failures().is_empty() {
             // Where something went wrong, that is what is told.
             remembered?;
+        }
+        if driven.report.is_done() {
             rebirth::settle(kept).await?;
             more.insert("nodes".to_owned(), stand.nodes(&placed));
         }

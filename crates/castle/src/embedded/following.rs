@@ -142,7 +142,7 @@ mod tests {
         let mode = SystemDisk.metadata(&state.join("repositories/blue")).unwrap().mode;
         assert_eq!(mode, 0o600);
         let (file, recorded) = (state.join("repositories/blue"), |folder: &Path| {
-            format!(r#"{{"format":1,"folder":"{}"}}"#, folder.display())
+            String::from_utf8(notes::bytes(&Announced { folder: folder.to_owned() })).unwrap()
         });
         let written = SystemDisk.read(&file, MAX_PATH_BYTES).unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), recorded(&SystemDisk.real_path(&folder).unwrap()));

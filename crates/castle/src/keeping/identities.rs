@@ -16,6 +16,21 @@ const NO_IDENTITY: &str = "there is no age identity: make one with `age-keygen -
 /// No file with keys is longer.
 const MAX_KEY_BYTES: u64 = 1 << 20;
 
+/// Why there are no identities.
+pub(super) enum Lack {
+    /// There is none, and castle makes one for who raises a castle for the first time.
+    Mintable(String),
+    /// There is none, or something is in the way of it.
+    InTheWay(String),
+}
+
+impl Lack {
+    pub(super) fn told(self) -> String {
+        let (Self::Mintable(why) | Self::InTheWay(why)) = self;
+        why
+    }
+}
+
 /// Everything at hand that opens, and for whom is sealed.
 pub(super) struct Identities {
     words: Vec<Zeroizing<String>>,
@@ -32,12 +47,12 @@ impl Identities {
         simulation: Option<&Path>,
         recipients: &[String],
         mints: bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Lack> {
         let look =
             |ring: &mut Keyring<'_>| (ring.own(recipients), ring.ssh_publics(), ring.hindrances(), ring.places());
         let ((own, ssh, hindrances, places), found) = with_found(doors, None, look);
         let mut words: Vec<Zeroizing<String>> =
-            own?.iter().map(|words| Zeroizing::new(words.expose().to_owned())).collect();
+            own.iter().map(|words| Zeroizing::new(words.expose().to_owned())).collect();
         let is_alone = words.is_empty();
         let looked_at = || format!("looked at {}", places.join("; "));
         let embedded = simulation.map(|folder| embedded_identity(doors, folder)).transpose();
@@ -45,21 +60,23 @@ impl Identities {
             (Ok(Some(embedded)), _) => words.push(embedded),
             // Whoever has another can do without.
             (Err(_), _) if !is_alone => {}
-            (Err(why), _) => return Err(why),
+            (Err(why), _) => return Err(Lack::InTheWay(why)),
             (Ok(None), _) if is_alone && !hindrances.is_empty() => {
-                return Err(format!("{} ({})", hindrances.join("; "), looked_at()));
+                return Err(Lack::InTheWay(format!("{} ({})", hindrances.join("; "), looked_at())));
             }
-            (Ok(None), Some(folder)) if is_alone && mints => words.push(minted(doors, folder)?),
+            (Ok(None), Some(folder)) if is_alone && mints => {
+                words.push(minted(doors, folder).map_err(Lack::InTheWay)?);
+            }
             (Ok(None), Some(folder)) if is_alone => {
                 let file = embedded_file(folder);
-                return Err(format!(
+                return Err(Lack::Mintable(format!(
                     "there is no age identity, and {} is not there ({})\n  next: put it back from a copy",
                     file.display(),
                     looked_at()
-                ));
+                )));
             }
             (Ok(None), None) if is_alone && ssh.is_empty() => {
-                return Err(format!("{NO_IDENTITY} ({})", looked_at()));
+                return Err(Lack::InTheWay(format!("{NO_IDENTITY} ({})", looked_at())));
             }
             (Ok(None), _) => {}
         }

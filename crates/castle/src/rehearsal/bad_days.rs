@@ -26,8 +26,10 @@ use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use castle_engine::note;
 use castle_rehearsal::in_virtual_time;
 use futures_util::future::{Either, join, select};
+use serde_json::Value;
 
 use super::fixture::{hold, written};
 use super::life::{Life, Told};
@@ -62,6 +64,14 @@ fn small() -> Arc<Script> {
 fn small_undisturbed() -> &'static Picture {
     static PICTURE: LazyLock<Picture> = LazyLock::new(|| undisturbed(&small()));
     &PICTURE
+}
+
+/// A small file of castle's own that says something else in this format, whole as castle would have written it.
+fn reworded(bytes: &[u8], format: u64, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let mut said: Value = serde_json::from_slice(bytes).unwrap();
+    change(&mut said);
+    ["format", "digest"].iter().for_each(|key| drop(said.as_object_mut().unwrap().remove(*key)));
+    note::bytes(format, &said)
 }
 
 /// Each of these seeds, in a thread and a time of its own.

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use castle_engine::{
-    CastleId, DirectoryStore, Impact, Journal, Layer, Memory, OperationId, Seal, State, StateError, StepId, Store,
-    lineage,
+    Applicant, CastleId, DirectoryStore, Impact, Journal, Layer, Lease, LeaseError, Memory, OperationId, Seal, State,
+    StateError, StepId, Store, Taking, lineage, look, note,
 };
 use castle_seams::{Clock, Disk};
 use castle_testbed::{Chance, ModelDisk, Pulse, VirtualClock, in_virtual_time};
@@ -36,7 +36,7 @@ fn bytes(disk: &ModelDisk, path: &str) -> Vec<u8> {
 }
 
 /// Which castle this is.
-const BIRTH: &str = r#"{"format":1,"castle":{"name":"blue/proxmox","lineage":"0123456789abcdef","generation":2}}"#;
+const BIRTH: &str = r#"{"format":1,"castle":{"name":"blue/proxmox","lineage":"0123456789abcdef","generation":2},"digest":"70c59b7d7fa687204053746702664920"}"#;
 const BIRTH_AT: &str = "/state/blue/proxmox/castle";
 
 #[test]
@@ -53,8 +53,8 @@ fn the_recorded_birth_is_written_and_read() {
 #[test]
 fn a_birth_of_a_newer_castle_is_named_and_stays() {
     in_virtual_time(async |_| {
-        let newer = BIRTH.replace("\"format\":1", "\"format\":2").replace("lineage", "descent");
-        let disk = disk_with(BIRTH_AT, newer.as_bytes());
+        let newer = note::bytes(2, &json!({"castle": {"name": "blue/proxmox", "descent": "0123456789abcdef"}}));
+        let disk = disk_with(BIRTH_AT, &newer);
         let (store, name) = (store(&disk), "blue/proxmox");
         let told = lineage::LineageError::Newer("blue/proxmox/castle".to_owned(), 2);
         assert_eq!(lineage::find(store.as_ref(), name).await, Err(told.clone()));
@@ -62,7 +62,58 @@ fn a_birth_of_a_newer_castle_is_named_and_stays() {
         assert_eq!(lineage::adopt(store.as_ref(), &castle()).await, Err(told.clone()));
         assert_eq!(lineage::next_life(store.as_ref(), &castle()).await, Err(told.clone()));
         assert_eq!(lineage::go_back(store.as_ref(), &castle(), 1).await, Err(told));
-        assert_eq!(bytes(&disk, BIRTH_AT), newer.as_bytes());
+        assert_eq!(bytes(&disk, BIRTH_AT), newer);
+    });
+}
+
+/// Each of these bytes with one bit that is another.
+fn flipped(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> + use<'_> {
+    (0..bytes.len() * 8).map(|bit| {
+        let mut flipped = bytes.to_vec();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        flipped
+    })
+}
+
+/// One bit makes a castle of another name, lineage or life of it, or a birth of a newer castle.
+#[test]
+fn a_birth_of_which_one_bit_is_another_is_damaged() {
+    in_virtual_time(async |_| {
+        let unversioned = BIRTH.split(",\"digest\"").next().unwrap().to_owned() + "}";
+        for bytes in flipped(BIRTH.as_bytes()).chain([unversioned.into_bytes()]) {
+            let disk = disk_with(BIRTH_AT, &bytes);
+            let found = lineage::find(store(&disk).as_ref(), "blue/proxmox").await;
+            let told = String::from_utf8_lossy(&bytes);
+            assert!(matches!(found, Err(lineage::LineageError::Damaged(..))), "{told}: {found:?}");
+        }
+    });
+}
+
+#[test]
+fn the_birth_of_another_castle_is_not_taken_for_ones_own() {
+    in_virtual_time(async |_| {
+        let disk = disk_with("/state/green/proxmox/castle", BIRTH.as_bytes());
+        let found = lineage::find(store(&disk).as_ref(), "green/proxmox").await;
+        let told = "green/proxmox/castle does not say which castle this is: it is that of blue/proxmox";
+        assert_eq!(found.unwrap_err().to_string(), told);
+    });
+}
+
+/// One bit makes another epoch of it, or a time that is long gone or yet to come.
+#[test]
+fn a_lease_of_which_one_bit_is_another_is_damaged() {
+    in_virtual_time(async |clock| {
+        let disk = ModelDisk::new(&Pulse::new());
+        let applicant = Applicant { owner: "ann@desk".to_owned(), machine: "desk".to_owned(), seen_epoch: 6 };
+        let (chance, doors): (_, Arc<dyn Clock>) = (Chance::new(1), Arc::new(*clock));
+        let taken = Lease::take(store(&disk), "blue", (doors, &chance), &applicant, Taking::Politely).await;
+        assert_eq!(taken.unwrap().epoch(), 7);
+        for bytes in flipped(&bytes(&disk, "/state/blue/lease")) {
+            let disk = disk_with("/state/blue/lease", &bytes);
+            let found = look(store(&disk).as_ref(), "blue").await;
+            let told = String::from_utf8_lossy(&bytes);
+            assert!(matches!(found, Err(LeaseError::Damaged(_))), "{told}: {found:?}");
+        }
     });
 }
 

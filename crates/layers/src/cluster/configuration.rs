@@ -356,6 +356,15 @@ fn host(address: &str) -> String {
     rest.split('/').next().unwrap_or_default().to_owned()
 }
 
+/// The password of a mirror's credential, which nodes get by itself.
+#[must_use]
+pub fn password(told: &Secret) -> Option<Secret> {
+    match credential(told)? {
+        config::Credential::Password { password, .. } => Some(password),
+        _ => None,
+    }
+}
+
 /// Reads a name and its password.
 fn credential(told: &Secret) -> Option<config::Credential> {
     let text = told.expose().trim();
@@ -371,5 +380,6 @@ fn credential(told: &Secret) -> Option<config::Credential> {
     };
     let (username, password) = mapped.or_else(joined)?;
     let is_whole = !username.is_empty() && !password.is_empty() && !username.contains(char::is_whitespace);
+    let password = Secret::registered(password);
     is_whole.then_some(config::Credential::Password { username, password })
 }

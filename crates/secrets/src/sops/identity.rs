@@ -89,8 +89,6 @@ pub struct Found {
     commands: Vec<(&'static str, Vec<String>)>,
     /// Which of them were run for whom: nobody is asked twice.
     asked: BTreeSet<(&'static str, String)>,
-    /// Whatever is named and cannot be read.
-    unreadable: Vec<String>,
     /// What was in the way of other identities, never with one of them in it.
     remarks: Vec<String>,
     /// Those of them that are about keys of SSH.
@@ -309,10 +307,8 @@ impl<'s> Keyring<'s> {
     }
 
     fn age_file(&mut self, file: &Path, source: &str, must_exist: bool) {
-        match self.read(file, source, must_exist) {
-            Ok(Some(bytes)) => self.age(bytes, source),
-            Ok(None) => {}
-            Err(why) => self.found.unreadable.push(why),
+        if let Ok(Some(bytes)) = self.read(file, source, must_exist) {
+            self.age(bytes, source);
         }
     }
 

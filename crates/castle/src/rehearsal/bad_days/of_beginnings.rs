@@ -63,6 +63,26 @@ fn what_was_adopted_is_known_to_have_begun() {
     });
 }
 
+/// Goal: a castle that was raised layer by layer is known to stand, and its etcd to have begun. Method: all its control planes go, and their marks with them; then
+/// the state, too, so that only the vault knows.
+#[test]
+fn what_was_raised_layer_by_layer_is_known_to_have_begun() {
+    in_worlds(&three(), &SEEDS[..2], async |life| {
+        for layer in ["secrets", "platform"] {
+            hold(&life.run(&["up", "--layer", layer]).await, Exit::Done, &[]);
+        }
+        assert_eq!(bootstraps(&life), 1);
+        control_planes(&life).into_iter().for_each(|vmid| assert!(life.datacenter.remove_guest(vmid)));
+        let words = |by: &str| format!("etcd: is lost: the {by} says that it began on blue-cp-1");
+        for verb in ["plan", "up"] {
+            hold(&life.run(&[verb]).await, Exit::Refused, &[&words("state")]);
+        }
+        forget(&life);
+        hold(&life.run(&["up"]).await, Exit::Refused, &[&words("vault")]);
+        assert_eq!(bootstraps(&life), 0);
+    });
+}
+
 /// Killed right after etcd was told to begin: the others join by themselves, and nobody has written it down.
 fn begun(lived: impl AsyncFn(&Life) + Sync) {
     in_worlds(&three(), &SEEDS, async |life| {

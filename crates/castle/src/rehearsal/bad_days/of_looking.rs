@@ -286,14 +286,12 @@ fn no_verb_shows_a_secret_that_is_one_of_castles_words() {
         assert!(life.datacenter.change_guest(1050, &[copied[0], copied[1], ("name", Some(SECRET))]));
         life.clock().sleep(Duration::from_secs(120)).await;
         let file = Path::new(STATE).join("blue/embedded/lease");
-        let mut lease: Value = serde_json::from_slice(&life.disk().contents()[&file]).unwrap();
-        for (field, value) in
-            [("released", json!(false)), ("machine", json!(SECRET)), ("heartbeat_unix", json!(1_u64 << 40))]
-        {
-            lease[field] = value;
-        }
-        assert!(lease["owner"].as_str().is_some_and(|owner| owner.starts_with(SECRET)), "{lease}");
-        life.disk().tamper(&file, lease.to_string().into_bytes());
+        let held = reworded(&life.disk().contents()[&file], 1, |lease| {
+            (lease["released"], lease["machine"]) = (json!(false), json!(SECRET));
+            lease["heartbeat_unix"] = json!(1_u64 << 40);
+            assert!(lease["owner"].as_str().is_some_and(|owner| owner.starts_with(SECRET)), "{lease}");
+        });
+        life.disk().tamper(&file, held);
         drop(Secret::registered(SECRET.to_owned()));
         let (mut shown, mut masked) = (Vec::new(), 0);
         let verbs: [&[&str]; 18] = [

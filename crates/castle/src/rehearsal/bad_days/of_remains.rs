@@ -79,7 +79,7 @@ fn what_cannot_be_looked_at_keeps_no_castle_from_its_end() {
             let text = &down.printed.text;
             hold(&down, Exit::Done, &["whether something that castle downloaded is left on", told]);
             assert!(!text.contains("is left on its hypervisor"), "{text}");
-            assert_ne!(down.printed.result["unseen"], serde_json::Value::Null, "{}", down.printed.result);
+            assert_ne!(down.printed.result["unseen"], Value::Null, "{}", down.printed.result);
             assert_eq!(Others::of(&life).left(&life), Vec::<String>::new());
         });
     }

@@ -303,6 +303,35 @@ fn other_secrets_than_it_was_raised_with_are_refused() {
     });
 }
 
+/// Goal: what the file says of the castle's secrets is never told as held against them if nobody could. Method: the file of them is damaged, and lost.
+#[test]
+fn secrets_of_the_file_that_cannot_be_read_are_not_called_those_of_the_castle() {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        let given = SMALL.replace("talos: {", "talos: {bundle: 'file:bundle.yaml', ");
+        life.disk().tamper(&life.script.file, given.into_bytes());
+        let file = life.script.file.with_file_name("bundle.yaml");
+        let own = secrets(&life).await.save().expose().as_bytes().to_vec();
+        life.disk().tamper(&file, own.clone());
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        for damaged in [Some(&b"cluster: {}\n"[..]), None] {
+            life.disk().lose(&file);
+            damaged.into_iter().for_each(|bytes| life.disk().tamper(&file, bytes.to_vec()));
+            life.tally.changes();
+            let words = ["talos.bundle: was not held against the secrets of this castle: ", "or remove talos.bundle"];
+            for verb in [&["plan"][..], &["up"], &["rebirth", "--yes"], &["rebirth", "--keep-identity", "--yes"]] {
+                hold(&life.run(verb).await, Exit::Refused, &words);
+            }
+            let status = life.run(&["status"]).await;
+            hold(&status, Exit::Done, &["was not held against the secrets of this castle", "running"]);
+            assert_eq!(status.printed.result["standing"], false, "{}", status.printed.result);
+            hold(&life.run(&["drift"]).await, Exit::Differs, &words[..1]);
+            assert_eq!(life.tally.changes(), Vec::<String>::new());
+        }
+        life.disk().tamper(&life.script.file, SMALL.as_bytes().to_vec());
+        assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged", "the state has them");
+    });
+}
+
 /// Goal: no verb begins with a patch that Talos would refuse, of a castle that stands or of none. Method: a misspelt key; one that meets what castle says
 /// itself; and a text that is no patch.
 #[test]

@@ -7,14 +7,8 @@ use crate::Secret;
 
 impl Keyring<'_> {
     /// The words of all age identities, to seal for. Whoever has some is not asked for the passphrase of more, and no command is run for
-    /// more.
-    ///
-    /// # Errors
-    /// Something that is named cannot be read.
-    pub fn own(&mut self, recipients: &[String]) -> Result<Vec<Secret>, String> {
-        if !self.found.unreadable.is_empty() {
-            return Err(self.found.unreadable.join("; "));
-        }
+    /// more. Identities add up: a place that cannot be read is among the [hindrances](Self::hindrances), and takes no other away.
+    pub fn own(&mut self, recipients: &[String]) -> Vec<Secret> {
         if self.words().is_empty() {
             let locked = std::mem::take(&mut self.found.locked).into_iter();
             let (files, left): (Vec<_>, Vec<_>) = locked.partition(|locked| matches!(locked, Locked::File { .. }));
@@ -31,7 +25,7 @@ impl Keyring<'_> {
                 self.ask_command(command, recipient);
             }
         }
-        Ok(self.words())
+        self.words()
     }
 
     /// What was in the way of identities of age.
