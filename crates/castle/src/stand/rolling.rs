@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use castle_engine::{Graph, Impact, Outcome, Report, StepId};
-use castle_layers::cluster::{For, Manner, Rolling, whom};
+use castle_layers::cluster::{self, For, Health, Manner, Rolling, whom};
 use castle_layers::secrets::Strongroom;
 use castle_layers::{Placed, Survey, platform};
 use castle_proxmox::steps::Ground;
@@ -64,18 +64,20 @@ impl Stand {
             let starts_api = change.differences.iter().any(|difference| !difference.field.starts_with("machine."));
             is_meant.then_some(Manner::InPlace { starts_api })
         };
+        let nodes = &self.kept.nodes;
+        if nodes.iter().all(|node| manner(node).is_none()) {
+            return Ok(Rolling::of(nodes, |_| None, None, &Health::default()));
+        }
         let restarts = |node: &Node| matches!(manner(node), Some(Manner::Restart(_)));
-        let control_planes: Vec<_> = self.kept.nodes.iter().filter(|node| node.role == Role::ControlPlane).collect();
-        let leader = match control_planes.iter().filter(|node| restarts(node)).count() {
-            0 | 1 => None,
-            _ => match room.keys().await? {
-                Some(keys) => {
-                    let all = control_planes.iter().map(|node| whom(node)).collect();
-                    leader(&self.wire(LOOKING), &keys, all).await
-                }
-                None => None,
-            },
-        };
-        Ok(Rolling::of(&self.kept.nodes, manner, leader.as_deref()))
+        let control_planes: Vec<_> = nodes.iter().filter(|node| node.role == Role::ControlPlane).collect();
+        let (mut leads, mut health) = (None, Health::default());
+        if let Some(keys) = room.keys().await? {
+            let wire = Arc::new(self.wire(LOOKING));
+            health = cluster::health(&self.kept.castle, nodes, &wire, &keys).await;
+            if control_planes.iter().filter(|node| restarts(node)).count() > 1 {
+                leads = leader(&wire, &keys, control_planes.iter().map(|node| whom(node)).collect()).await;
+            }
+        }
+        Ok(Rolling::of(nodes, manner, leads.as_deref(), &health))
     }
 }
