@@ -12,6 +12,8 @@ pub enum Manner {
     InPlace {
         /// Whether its API server may be started again for that.
         starts_api: bool,
+        /// Whether its kubelet or its network may be: it has to say once more that it lives.
+        is_felt: bool,
     },
     /// It restarts, once.
     Restart(For),
@@ -63,7 +65,7 @@ impl Rolling {
     }
 
     /// These nodes change one after the other, and no other restarts. First those that are not well, control planes before workers: nobody has them now. Then
-    /// those that stay up, for that may mend what ails the cluster. Then workers, for they are missed the least; then control planes, the one that leads etcd
+    /// those that stay up, for that may mend what ails the cluster, and again control planes before workers, which may need what those bring. Then workers, for they are missed the least; then control planes, the one that leads etcd
     /// last, so that it is handed on once.
     #[must_use]
     pub fn of(
@@ -81,8 +83,8 @@ impl Rolling {
                 is_ailing,
                 is_blind: is_ailing && is_control_plane && health.is_mute,
             };
-            let is_restart = matches!(turn.manner, Manner::Restart(_));
-            let place = (!is_ailing, is_restart && !is_ailing, is_control_plane != is_ailing, leader == Some(name));
+            let goes_away = !is_ailing && matches!(turn.manner, Manner::Restart(_));
+            let place = (!is_ailing, goes_away, is_control_plane == goes_away, leader == Some(name));
             Some((place, turn))
         };
         let mut turns: Vec<_> = nodes.iter().filter_map(turn).collect();
@@ -168,7 +170,7 @@ secrets: embedded
     fn those_that_stay_up_come_before_those_that_restart() {
         let nodes = castle_spec::read(FILE.as_bytes()).nodes;
         let manner = |node: &Node| match node.name.value.as_str() {
-            "blue-cp-2" => Some(Manner::InPlace { starts_api: true }),
+            "blue-cp-2" => Some(Manner::InPlace { starts_api: true, is_felt: true }),
             "blue-cp-1" | "blue-worker-1" => Some(Manner::Restart(For::Configuration)),
             _ => None,
         };

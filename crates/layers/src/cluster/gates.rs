@@ -1,5 +1,6 @@
 //! Gates that ask the Kubernetes API: that it is ready, that all nodes are, and that names are found.
 
+mod lives;
 mod rest;
 mod serving;
 mod shared;
@@ -17,6 +18,7 @@ use castle_seams::BoxFuture;
 use castle_talos::client::GLANCE;
 use castle_talos::steps::{Keys, Quorum, Wire};
 
+pub(super) use lives::Lives;
 pub(super) use rest::{Blind, Rest};
 pub(super) use serving::{Serves, Spare};
 pub(super) use shared::SharedApi;

@@ -1,6 +1,6 @@
 //! Nodes that change one after the other, while the castle goes on. One that restarts is sent away, restarts, and is back in every respect before the
-//! next one's turn. A control plane that takes up its configuration as it runs serves again before the next one does. The first that does not come back is
-//! the last that went.
+//! next one's turn. One that takes up its configuration as it runs says once more that it lives before the next one does, and serves again if it is a control
+//! plane. The first that does not come back is the last that went.
 //!
 //! Whoever is not well and changes goes first, for that may be what mends it: nobody waits for it before, nor for others of its kind that are still to
 //! change, and all that are well wait until it is back.
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use castle_engine::{GraphBuilder, Handle, Place, Restarts, StepId};
 use castle_kubernetes::client::Api as Kubernetes;
-use castle_kubernetes::steps::{Back, Drain, Empty, Left, Others, Ready};
+use castle_kubernetes::steps::{Back, Drain, Empty, Expect, Left, Others, Ready};
 use castle_spec::{Node, Role};
 use castle_talos::steps::{Keys, Machine, Members, Quorum, Whom};
 
-use super::gates::{Api, Blind, Rest, Serves, Site as ApiSite, Spare};
+use super::gates::{Api, Blind, Lives, Rest, Serves, Site as ApiSite, Spare};
 use super::{Plan, configuration, configure, endpoint, id, url, whom};
 use crate::platform::{self, waits_for_nodes};
 use crate::storage::{Departure, REBUILDING};
@@ -96,14 +96,9 @@ impl Roll<'_> {
         Departure::of_none(named.chain(self.plan.leaving.iter().cloned())).with_ailing(self.ailing.clone())
     }
 
-    fn rest(&self, own: &Node) -> Rest {
-        Rest::of(
-            &self.plan.wire,
-            (own, &self.plan.nodes),
-            &self.ailing,
-            waits_for_nodes(&self.plan.castle),
-            &self.all(),
-        )
+    /// That all others are well, but for those that are not and have not changed yet, and this, too.
+    fn rest(&self, own: &Node, more: Vec<Expect>) -> Rest {
+        Rest::of(&self.plan.wire, (own, &self.plan.nodes), &self.ailing, waits_for_nodes(&self.plan.castle), more)
     }
 
     /// Adds the turn of a node.
@@ -113,7 +108,9 @@ impl Roll<'_> {
             return;
         };
         match turn.manner {
-            Manner::InPlace { starts_api } => self.amend(graph, (node, *machine), starts_api),
+            Manner::InPlace { starts_api, is_felt } => {
+                self.amend(graph, (node, *machine), starts_api, is_felt && !turn.is_blind);
+            }
             Manner::Restart(reason) if turn.is_blind => self.revive(graph, (node, *machine), reason),
             Manner::Restart(reason) => self.restart(graph, (node, *machine), (reason, turn.is_ailing)),
         }
@@ -145,23 +142,40 @@ impl Roll<'_> {
         }
     }
 
-    /// A control plane takes up its configuration as it runs.
-    fn amend(&mut self, graph: &mut GraphBuilder, (node, machine): (&Node, Machine), starts_api: bool) {
+    /// A node takes up its configuration as it runs.
+    fn amend(&mut self, graph: &mut GraphBuilder, (node, machine): (&Node, Machine), starts_api: bool, is_felt: bool) {
         let own = &node.name.value;
-        let (spare, configured, serves) = (id("spare", own), id("configure", own), id("serves", own));
+        let (spare, configured) = (id("spare", own), id("configure", own));
         let needs = || (self.keys.clone(), self.begun.clone());
-        let rest = self.control_planes.iter().filter(|whom| whom.name != *own);
-        let rest = rest.map(|whom| (whom.name.clone(), self.at(url(whom.address)))).collect();
-        let gate = Spare::new(self.at(url(node.address.value)), rest);
-        graph.gate(spare.clone(), place(1), needs(), gate);
-        let gate = Serves::new(self.at(url(node.address.value)), own, starts_api);
-        graph.gate(serves.clone(), place(if starts_api { 30 } else { 1 }), needs(), gate);
+        if node.role == Role::ControlPlane {
+            let rest = self.control_planes.iter().filter(|whom| whom.name != *own);
+            let rest = rest.map(|whom| (whom.name.clone(), self.at(url(whom.address)))).collect();
+            let gate = Spare::new(self.at(url(node.address.value)), rest);
+            graph.gate(spare.clone(), place(1), needs(), gate);
+        } else {
+            // It stays up, and so do its copies.
+            let inside = (self.api.clone(), self.keys.clone(), self.begun.clone());
+            graph.gate(spare.clone(), place(1), inside, self.rest(node, Vec::new()));
+        }
         let step = configure(self.plan, node, machine, Restarts::Never);
         graph.step(configured.clone(), place(2), (self.keys.clone(),), step);
         self.earlier.drain(..).for_each(|earlier| graph.after(spare.clone(), earlier));
         graph.after(configured.clone(), spare);
-        graph.after(serves.clone(), configured);
-        self.earlier.push(serves);
+        self.earlier.push(configured.clone());
+        if node.role == Role::ControlPlane {
+            let serves = id("serves", own);
+            let gate = Serves::new(self.at(url(node.address.value)), own, starts_api);
+            graph.gate(serves.clone(), place(if starts_api { 30 } else { 1 }), needs(), gate);
+            graph.after(serves.clone(), configured.clone());
+            self.earlier.push(serves);
+        }
+        if is_felt {
+            let lives = id("lives", own);
+            let gate = Lives::new(&self.plan.wire, own, waits_for_nodes(&self.plan.castle));
+            graph.gate(lives.clone(), place(15), (self.api.clone(), self.begun.clone()), gate);
+            graph.after(lives.clone(), configured);
+            self.earlier.push(lives);
+        }
     }
 
     /// A control plane restarts, and no API server of the castle serves: there is nobody to move anything, and nothing that would be missed.
@@ -266,7 +280,7 @@ impl Roll<'_> {
         if is_ailing {
             // Those that are well are asked for as a whole.
             let spare = id("spare", own);
-            graph.gate(spare.clone(), place(1), inside.clone(), self.rest(node));
+            graph.gate(spare.clone(), place(1), inside.clone(), self.rest(node, self.all().is_made_up_for()));
             self.earlier.drain(..).for_each(|earlier| graph.after(spare.clone(), earlier));
             self.earlier.push(spare);
         }
@@ -282,7 +296,7 @@ impl Roll<'_> {
         if others == Others::There {
             let (empty, rest) = (id("empty", own), id("rest", own));
             graph.gate(empty.clone(), place(30), (self.api.clone(), drained.clone()), Empty::new(own));
-            graph.gate(rest.clone(), place(1), inside, self.rest(node));
+            graph.gate(rest.clone(), place(1), inside, self.rest(node, self.all().is_made_up_for()));
             if let Some(staged) = staged {
                 graph.after(staged.clone(), empty.clone());
                 graph.after(rest.clone(), staged);

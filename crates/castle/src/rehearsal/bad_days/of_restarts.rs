@@ -391,7 +391,7 @@ fn a_configuration_that_was_only_laid_down_is_taken_back_with_the_file() {
         assert!(told.exit.is_none() && restarted(&life).is_empty(), "{}", told.printed.text);
         life.disk().tamper(&life.script.file, large().into_bytes());
         hold(&life.run(&["drift"]).await, Exit::Differs, &["platform/config/blue-worker-1", "machine.env"]);
-        hold(&life.run(&["up"]).await, Exit::Done, &["platform/config/blue-worker-1"]);
+        hold(&life.run(&["up"]).await, Exit::Done, &["platform/configure/blue-worker-1"]);
         hold(&life.run(&["drift"]).await, Exit::Done, &[]);
         assert_eq!(restarted(&life), Vec::<u32>::new());
     });
@@ -508,5 +508,42 @@ fn machines_with_too_little_memory_are_mended_before_any_other_restarts() {
         let order = restarted(&life);
         assert_eq!((order.len(), &order[..3]), (5, [1001, WORKERS, WORKERS + 1].as_slice()), "{}", up.printed.text);
         assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+    });
+}
+
+/// Goal: what kubelets do not start with reaches one of them. Method: a flag that Talos accepts, and with which no kubelet starts, for all workers; the same
+/// file once more; and the file as it was.
+#[test]
+fn a_configuration_with_which_no_kubelet_starts_is_given_to_one_node() {
+    let patched = large().replace("127.42.0.21, cores: 4", "127.42.0.21, patches: [kubelet.yaml], cores: 4");
+    in_worlds(&written(&large()), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.datacenter.set_hurdle(Some(Hurdle::Configured("nonsense".to_owned())));
+        let patch = b"machine:\n  kubelet:\n    extraArgs: {nonsense: \"1\"}\n".to_vec();
+        life.disk().tamper(&life.script.file.with_file_name("kubelet.yaml"), patch);
+        life.disk().tamper(&life.script.file, patched.clone().into_bytes());
+        hold(&life.run(&["plan"]).await, Exit::Done, &["in-place  platform/configure/blue-worker-2"]);
+        hold(&life.run(&["up"]).await, Exit::Failed, &["platform/lives/blue-worker-1"]);
+        hold(&life.run(&["up"]).await, Exit::Failed, &["platform/spare/blue-worker-2", "blue-worker-1"]);
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Done, &["platform/configure/blue-worker-2"]);
+        assert!(!plan.printed.text.contains("platform/configure/blue-worker-1"), "{}", plan.printed.text);
+        life.disk().tamper(&life.script.file, large().into_bytes());
+        hold(&life.run(&["up"]).await, Exit::Done, &["platform/configure/blue-worker-1"]);
+        assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+    });
+}
+
+/// Labels are written to the cluster, and are for all nodes at once.
+#[test]
+fn labels_of_workers_wait_for_no_turn() {
+    let labelled = large().replace("127.42.0.21, cores: 4", "127.42.0.21, labels: {example.com/tier: a}, cores: 4");
+    in_worlds(&written(&large()), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file, labelled.clone().into_bytes());
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Done, &["platform/config/blue-worker-1", "platform/config/blue-worker-2"]);
+        assert!(!plan.printed.text.contains("platform/configure/"), "{}", plan.printed.text);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
     });
 }

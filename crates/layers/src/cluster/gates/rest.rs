@@ -12,7 +12,7 @@ use castle_talos::steps::{Keys, Members, Quorum, Wire};
 
 use super::{Api, Kubernetes, Site, all_ready};
 use crate::cluster::{url, whom};
-use crate::storage::{Departure, REBUILDING};
+use crate::storage::REBUILDING;
 
 /// Open when a node can be away: all others are ready, vote and serve, and volumes have their copies. All of it is seen in one look: what was so before
 /// its Pods moved, or while something else was waited for, may be so no longer. Nobody waits for others that are not well, and whose turns are still to come.
@@ -25,13 +25,13 @@ pub(in super::super) struct Rest {
 
 impl Rest {
     /// The gate for this one of these nodes, which are waited for until they are ready where castle waits for that at all, but for those that are
-    /// `ailing`; and with all nodes that have copies of volumes.
+    /// `ailing`; and this, too.
     pub(in super::super) fn of(
         wire: &Arc<Wire>,
         (own, nodes): (&Node, &[Node]),
         ailing: &BTreeSet<String>,
         waits_for_nodes: bool,
-        all: &Departure,
+        more: Vec<Expect>,
     ) -> Self {
         let others = || {
             let is_meant = |node: &&Node| node.name.value != own.name.value && !ailing.contains(&node.name.value);
@@ -44,7 +44,7 @@ impl Rest {
             Api::new(site, &node.name.value)
         };
         let names = others().filter(|_| waits_for_nodes).map(|node| node.name.value.clone()).collect();
-        let expects: Vec<Expect> = std::iter::once(all_ready(names, None)).chain(all.is_made_up_for()).collect();
+        let expects: Vec<Expect> = std::iter::once(all_ready(names, None)).chain(more).collect();
         Self {
             wire: wire.clone(),
             members: members.sparing(&own.name.value).without(ailing.clone()),
