@@ -276,6 +276,7 @@ impl Stand {
         let (after, checked) = (Some(&after), Some(&checked));
         let design = Design { castle, nodes, placed, site, survey, after, checked, rolling: rolls };
         let old_images = platform::raise(&mut graph, ground, design);
+        let leaving = self.leaving(ground, survey).await?;
         let plan = cluster::Plan {
             castle: Arc::new(castle.clone()),
             nodes: Arc::new(nodes.clone()),
@@ -284,6 +285,7 @@ impl Stand {
             referred: Arc::new(self.kept.referred().await?),
             remembered,
             rolling: rolling.clone(),
+            leaving: leaving.iter().map(|guest| guest.name.clone()).collect(),
             uuids: platform::uuids(ground),
         };
         let formed = cluster::form(&mut graph, &plan, &keys);
@@ -295,9 +297,9 @@ impl Stand {
         if let Some(keeping) = self.vault_keeping(ground, room)? {
             vault::note_begun(&mut graph, keeping, &keys, &formed.quorum);
         }
-        let leaving = self.leaving(ground, survey).await?;
         let departed = self.departed(ground, room, survey).await?;
-        platform::shrink(&mut graph, ground, design, (&leaving, departed), &formed.api);
+        let ways = (&formed.api, &formed.quorum);
+        platform::shrink(&mut graph, ground, design, (&leaving, departed), ways, patience == LOOKING);
         self.furnishing().await?.raise(&mut graph, (castle, nodes), &formed, &self.removal);
         graph.build().map_err(|error| Trouble::of(&error))
     }

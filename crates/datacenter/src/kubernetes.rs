@@ -65,7 +65,7 @@ mod protobuf;
 mod quantity;
 mod read;
 mod request;
-mod restriction;
+pub(crate) mod restriction;
 mod scale;
 mod schema;
 mod selectors;

@@ -45,8 +45,8 @@ pub(crate) enum Happening {
     Node(u32, u64, Moment),
     /// An address that control planes share is claimed. The number tells one campaign from the next.
     Claim(String, IpAddr, u64),
-    /// A node has been silent for too long, if it still is in this life.
-    Silent(u32, u64),
+    /// A node has been silent for too long, if its kubelet has not begun again.
+    Silent(u32),
 }
 
 /// All nodes, and what they make together.
@@ -76,4 +76,15 @@ pub(crate) struct Talos {
     pub(crate) stranded: BTreeSet<u32>,
     /// Nodes whose API server does not start.
     pub(crate) mute: BTreeSet<u32>,
+    /// What keeps kubelets from starting.
+    pub(crate) hurdle: Option<Hurdle>,
+}
+
+/// What keeps the kubelet of a node from starting, until that is another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hurdle {
+    /// This stands in the configuration that it has booted with, or has been given since.
+    Configured(String),
+    /// Its guest has less memory than so many MiB.
+    Memory(u64),
 }

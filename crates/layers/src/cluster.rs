@@ -5,6 +5,7 @@ mod adorn;
 mod configuration;
 mod drift;
 mod gates;
+mod health;
 mod rolling;
 mod traits;
 
@@ -28,10 +29,11 @@ use crate::graceful;
 use crate::platform::{self, Uuids, waits_for_nodes};
 use crate::survey::Survey;
 
-pub use crate::turns::{For, Manner, Rolling};
+pub use crate::turns::{For, Health, Manner, Rolling};
 pub use configuration::{ConfigurationError, Referred, brings_network, configuration, password, recognised, supposed};
 pub use drift::drift;
 use gates::{Api, Named, SharedApi, Site as ApiSite, Versions, VolumeReady};
+pub use health::health;
 
 /// Where the Kubernetes API listens.
 const API_PORT: u16 = 6443;
@@ -69,8 +71,10 @@ pub struct Plan {
     pub referred: Arc<Referred>,
     /// What is known of its etcd from elsewhere than its nodes.
     pub remembered: Remembered,
-    /// Which of them restart, one after the other.
+    /// Which of them change, one after the other.
     pub rolling: Rolling,
+    /// Those that the file does not name any more: they are there until nobody changes.
+    pub leaving: Vec<String>,
     /// What the hypervisor knows the machine of this VMID by.
     pub uuids: Uuids,
 }

@@ -27,7 +27,7 @@ pub use configure::{APPLY, Compose, Configure, Configured, Configuring, How, Mac
 pub use etcd::{Remembered, UNSEEN, Voice, keep_a_copy, voice};
 pub use identity::MachineUuid;
 pub use keys::Keys;
-pub use members::{ForgetMember, Forgetting, Joined, Left, Members, Vanished, leader};
+pub use members::{ForgetMember, Forgetting, Joined, Left, Members, Vanished, leader, voiceless};
 pub use release::Release;
 
 /// How nodes are reached.

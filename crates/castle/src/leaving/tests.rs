@@ -542,3 +542,83 @@ fn workers_with_volumes_restart_one_after_the_other_each_once_all_copies_are_sou
         hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
     });
 }
+
+/// A volume of four workers that keeps three copies, of which these have one each.
+async fn with_volume_on(life: &Life, here: [&str; 3]) {
+    hold(&life.run(&["up"]).await, Exit::Done, &[]);
+    let all = ["blue-worker-1", "blue-worker-2", "blue-worker-3", "blue-worker-4"];
+    let others = || all.into_iter().filter(|name| !here.contains(name));
+    for name in others() {
+        cordon(life, name, true).await;
+    }
+    settled(life).await;
+    until(life, "two copies", |life| copies(life).len() == 2 && runs_on(life).len() == 1).await;
+    keep(life, 3).await;
+    until(life, "all copies", |life| copies(life) == here).await;
+    for name in others() {
+        cordon(life, name, false).await;
+    }
+}
+
+/// What was to be seen at the first moment at which a node was closed.
+async fn copies_when_closed(life: &Life, node: &str, words: &[&str]) -> (Told, Option<Vec<String>>) {
+    let begun = std::cell::RefCell::new(None);
+    let watching = pin!(async {
+        loop {
+            let node = life.datacenter.object("blue", "nodes", "", node);
+            if begun.borrow().is_none() && node.is_some_and(|node| node["spec"]["unschedulable"] == true) {
+                *begun.borrow_mut() = Some(copies(life));
+            }
+            life.clock().sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let Either::Left((up, _)) = select(pin!(life.run(words)), watching).await;
+    (up, begun.take())
+}
+
+/// Goal: a worker that went in an earlier run is made up for, too, before the next one goes. Method: castle is killed as soon as the first of two has gone,
+/// and is run again.
+#[test]
+fn who_has_gone_in_an_earlier_run_is_made_up_for_before_the_next_one_goes() {
+    let longhorn = "{longhorn: {replicas: 2}}";
+    in_a_world(&written(&blue(4, longhorn)), 15, async |life| {
+        with_volume_on(life, ["blue-worker-1", "blue-worker-3", "blue-worker-4"]).await;
+        write(life, 2, longhorn);
+        // Meanwhile there is nowhere that another copy could be made.
+        cordon(life, "blue-worker-2", true).await;
+        let at = At::Change(Box::new(|change| change.contains("DELETE /api/v1/nodes/blue-worker-3")));
+        let told = life.run_killed(&["up", "--yes"], Kill { at, moment: Moment::After, loss: Loss::None }).await;
+        assert_eq!(told.exit, None, "{}", told.printed.text);
+        assert!(!life.datacenter.look().guests.contains_key(&1012));
+        let stays = ["blue-worker-1", "blue-worker-2"];
+        assert!(!copies(life).contains(&stays[1].to_owned()), "nothing is left to be made up for: {:?}", copies(life));
+        cordon(life, "blue-worker-2", false).await;
+        hold(&life.run(&["plan"]).await, Exit::Done, &["platform/drain/blue-worker-4"]);
+        let (up, begun) = copies_when_closed(life, "blue-worker-4", &["up", "--yes"]).await;
+        hold(&up, Exit::Done, &["stands."]);
+        let begun = begun.unwrap();
+        assert!(stays.iter().all(|stays| begun.iter().any(|it| it == stays)), "the second began before: {begun:?}");
+        until(life, "copies on what stays", |life| copies(life) == stays).await;
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+    });
+}
+
+/// Goal: nodes restart although others are to leave: what those have is there until then. Method: more memory and fewer workers in one edit; copies are on
+/// one that stays and on both that leave.
+#[test]
+fn memory_and_fewer_workers_in_one_edit() {
+    let longhorn = "{longhorn: {replicas: 2}}";
+    in_a_world(&written(&blue(4, longhorn)), 16, async |life| {
+        with_volume_on(life, ["blue-worker-1", "blue-worker-3", "blue-worker-4"]).await;
+        let after = blue(2, longhorn).replace("memory: 8GiB", "memory: 12GiB");
+        life.disk().tamper(&life.script.file, after.clone().into_bytes());
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Done, &["platform/restart/blue-worker-1", "platform/drain/blue-worker-4"]);
+        let (up, begun) = copies_when_closed(life, "blue-worker-4", &["up", "--yes"]).await;
+        hold(&up, Exit::Done, &["stands."]);
+        let (begun, stays) = (begun.unwrap(), ["blue-worker-1", "blue-worker-2"]);
+        assert!(stays.iter().all(|stays| begun.iter().any(|it| it == stays)), "the second began before: {begun:?}");
+        until(life, "copies on what stays", |life| copies(life) == stays).await;
+        hold(&life.run(&["plan", "--exit-code"]).await, Exit::Done, &[]);
+    });
+}

@@ -1,9 +1,9 @@
-//! Which nodes change in turns: those that looking says have to restart, and control planes that take up another configuration.
+//! Which nodes change in turns: those that looking says have to restart, and those that take up another configuration as they run.
 
 use std::sync::Arc;
 
 use castle_engine::{Graph, Impact, Outcome, Report, StepId};
-use castle_layers::cluster::{For, Manner, Rolling, whom};
+use castle_layers::cluster::{self, For, Health, Manner, Rolling, whom};
 use castle_layers::secrets::Strongroom;
 use castle_layers::{Placed, Survey, platform};
 use castle_proxmox::steps::Ground;
@@ -11,6 +11,16 @@ use castle_spec::{Node, Role};
 use castle_talos::steps::{APPLY, leader};
 
 use super::{LOOKING, Stand, Trouble};
+
+/// What a node takes up without its kubelet or its network being touched: Talos writes it to the cluster.
+const UNFELT: [&str; 6] = [
+    "machine.nodeLabels",
+    "machine.nodeAnnotations",
+    "machine.nodeTaints",
+    "KubeNodeConfig.labels",
+    "KubeNodeConfig.annotations",
+    "KubeNodeConfig.taints",
+];
 
 /// What a run would do, asked of the world.
 pub(crate) struct Foreseen {
@@ -58,24 +68,27 @@ impl Stand {
                 (false, true) => return Some(Manner::Restart(For::Configuration)),
                 (false, false) => {}
             }
-            // Workers are missed by nobody for what they take up as they run.
             let change = config.filter(|change| change.impact == Impact::InPlace)?;
-            let is_meant = node.role == Role::ControlPlane;
-            let starts_api = change.differences.iter().any(|difference| !difference.field.starts_with("machine."));
-            is_meant.then_some(Manner::InPlace { starts_api })
+            let is_control_plane = node.role == Role::ControlPlane;
+            let has = |is_meant: &dyn Fn(&str) -> bool| change.differences.iter().any(|it| is_meant(&it.field));
+            let starts_api = is_control_plane && has(&|field| !field.starts_with("machine."));
+            let is_felt = has(&|field| !UNFELT.iter().any(|part| field.starts_with(part)));
+            (is_control_plane || is_felt).then_some(Manner::InPlace { starts_api, is_felt })
         };
+        let nodes = &self.kept.nodes;
+        if nodes.iter().all(|node| manner(node).is_none()) {
+            return Ok(Rolling::of(nodes, |_| None, None, &Health::default()));
+        }
         let restarts = |node: &Node| matches!(manner(node), Some(Manner::Restart(_)));
-        let control_planes: Vec<_> = self.kept.nodes.iter().filter(|node| node.role == Role::ControlPlane).collect();
-        let leader = match control_planes.iter().filter(|node| restarts(node)).count() {
-            0 | 1 => None,
-            _ => match room.keys().await? {
-                Some(keys) => {
-                    let all = control_planes.iter().map(|node| whom(node)).collect();
-                    leader(&self.wire(LOOKING), &keys, all).await
-                }
-                None => None,
-            },
-        };
-        Ok(Rolling::of(&self.kept.nodes, manner, leader.as_deref()))
+        let control_planes: Vec<_> = nodes.iter().filter(|node| node.role == Role::ControlPlane).collect();
+        let (mut leads, mut health) = (None, Health::default());
+        if let Some(keys) = room.keys().await? {
+            let wire = Arc::new(self.wire(LOOKING));
+            health = cluster::health(&self.kept.castle, nodes, &wire, &keys).await;
+            if control_planes.iter().filter(|node| restarts(node)).count() > 1 {
+                leads = leader(&wire, &keys, control_planes.iter().map(|node| whom(node)).collect()).await;
+            }
+        }
+        Ok(Rolling::of(nodes, manner, leads.as_deref(), &health))
     }
 }

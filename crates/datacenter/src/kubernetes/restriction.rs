@@ -67,7 +67,8 @@ fn changed_labels(old: &Value, new: &Value) -> BTreeSet<String> {
 }
 
 /// Whether the API lets a node set a label on itself.
-fn may_label_itself(key: &str) -> bool {
+#[must_use]
+pub fn may_label_itself(key: &str) -> bool {
     const FREE: [&str; 11] = [
         "beta.kubernetes.io/arch",
         "beta.kubernetes.io/instance-type",

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Happening;
 use super::config::{Config, Role};
 use super::node::{Boot, Data, Moment, Stage};
+use super::{Happening, Hurdle};
 use crate::world::World;
 use crate::world::events::Event;
 
@@ -136,7 +136,7 @@ impl World {
         }
         let can_run = boot.is_healthy("cri") && boot.is_synced;
         let (has_kubelet, has_image, has_apid) = (boot.runs_kubelet, boot.has_etcd_image, boot.apid.is_some());
-        if can_run && !has_kubelet {
+        if can_run && !has_kubelet && !self.is_hindered(vmid) {
             let now = self.now;
             if let Some(boot) = self.talos.boot_mut(vmid) {
                 boot.serve(now, "kubelet", "Preparing", None);
@@ -153,6 +153,17 @@ impl World {
         // The certificate of a worker is signed by a control plane, once one is found.
         if config.role == Role::Worker && !has_apid && self.finds_trust(&config, signers) {
             self.talos_plan(vmid, Moment::Apid, spans.apid);
+        }
+    }
+
+    /// Whether something keeps the kubelet of a node from starting.
+    fn is_hindered(&self, vmid: u32) -> bool {
+        let config = self.talos.boot(vmid).and_then(|boot| boot.config.as_ref());
+        let memory = || self.guests.get(&vmid)?.config.get("memory")?.parse::<u64>().ok();
+        match &self.talos.hurdle {
+            None => false,
+            Some(Hurdle::Configured(text)) => config.is_some_and(|config| config.text.contains(text)),
+            Some(Hurdle::Memory(least)) => memory().is_some_and(|memory| memory < *least),
         }
     }
 
@@ -303,14 +314,9 @@ impl World {
     }
 
     /// Nothing has been heard of a node for as long as Kubernetes waits.
-    pub(super) fn talos_silent(&mut self, vmid: u32, life: u64) {
+    pub(super) fn talos_silent(&mut self, vmid: u32) {
         let now = self.now;
-        let is_back = self
-            .talos
-            .nodes
-            .get(&vmid)
-            .is_some_and(|node| node.life != life && node.boot.as_ref().is_some_and(|boot| boot.runs_kubelet));
-        if is_back {
+        if self.talos.boot(vmid).is_some_and(|boot| boot.runs_kubelet) {
             return;
         }
         for cluster in self.talos.clusters.values_mut() {

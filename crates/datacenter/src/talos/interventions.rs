@@ -1,7 +1,12 @@
 //! What bad luck and other people do to nodes. Each happens at once, at the clock's time.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
+use castle_talos_api::machine::ApplyConfigurationRequest;
+use castle_talos_api::machine::apply_configuration_request::Mode;
+
+use super::Hurdle;
 use super::config::Config;
 use super::node::{After, Data, Moment, Stage};
 use crate::datacenter::Datacenter;
@@ -170,6 +175,17 @@ impl Datacenter {
         world.touch();
     }
 
+    /// Keeps kubelets from starting on nodes that are so from now on, or (with nothing) on none any more. One that runs goes on until it is started again.
+    pub fn set_hurdle(&self, hurdle: Option<Hurdle>) {
+        let mut world = self.world();
+        world.talos.hurdle = hurdle;
+        let keys: Vec<String> = world.talos.clusters.keys().cloned().collect();
+        for key in keys {
+            world.talos_settle(&key);
+        }
+        world.touch();
+    }
+
     /// Lets a node run the kubelet of another version than its configuration has, until that starts again: as one whose image cannot be pulled. Says whether it
     /// is a node of Kubernetes.
     pub fn run_kubelet(&self, vmid: u32, version: &str) -> bool {
@@ -221,6 +237,24 @@ impl Datacenter {
         world.talos_begin(vmid, accepted.config);
         world.touch();
         Ok(())
+    }
+
+    /// Lets a person try a change of its configuration on a node for a while, one text for another; then it is taken back, as nobody confirms it.
+    ///
+    /// # Errors
+    ///
+    /// What the node would say, if it does not accept it or there is none.
+    pub fn try_on_node(&self, vmid: u32, text: &str, instead: &str, time: Duration) -> Result<(), String> {
+        let mut world = self.world();
+        let node = world.talos.nodes.get(&vmid).ok_or("no such node")?;
+        let changed = node.config().ok_or("it has no configuration")?.text.replace(text, instead);
+        let accepted = Config::accept(node.image.minor(), node.image.version.trim_start_matches('v'), &changed)?;
+        let seconds = i64::try_from(time.as_secs()).map_err(|_| "too long")?;
+        let try_mode_timeout = Some(castle_talos_api::Duration { seconds, nanos: 0 });
+        let asked = ApplyConfigurationRequest { try_mode_timeout, ..ApplyConfigurationRequest::default() };
+        let mut told = String::new();
+        let taken = world.take_over(vmid, Mode::Try, &asked, accepted.config, &mut told);
+        taken.map_err(|status| status.message().to_owned())
     }
 
     /// Lets a node run an image of somebody's own with these extensions and kernel arguments, as after an upgrade by hand: it tells no schematic.

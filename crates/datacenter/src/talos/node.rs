@@ -130,8 +130,8 @@ pub(crate) struct Boot {
     pub(crate) config: Option<Arc<Config>>,
     /// What held before, as long as it has not come through to the node of Kubernetes.
     pub(crate) shown: Option<Arc<Config>>,
-    /// What held before one that is only tried.
-    pub(crate) tried: Option<Arc<Config>>,
+    /// What held before one that is only tried, and when it holds again.
+    pub(crate) tried: Option<(Arc<Config>, Duration)>,
     /// Which Talos API listens, if any: another number is another server.
     pub(crate) apid: Option<u64>,
     pub(crate) is_synced: bool,

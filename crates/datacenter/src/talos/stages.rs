@@ -145,7 +145,7 @@ impl World {
                 }
             }
             Happening::Claim(key, address, campaign) => self.talos_claim(key, *address, *campaign),
-            Happening::Silent(vmid, life) => self.talos_silent(*vmid, *life),
+            Happening::Silent(vmid) => self.talos_silent(*vmid),
         }
     }
 
@@ -251,16 +251,20 @@ impl World {
         let lost = self.draw(&format!("talos vip lost {vmid}"), self.latencies.talos.vip_lost);
         let Some(node) = self.talos.nodes.get_mut(&vmid) else { return };
         node.life += 1;
-        let life = node.life;
         let Some(boot) = node.boot.take() else { return };
         let Some(key) = boot.config.as_deref().map(|config| config.key.clone()) else { return };
         let until = if is_graceful { now } else { now + lost };
         if let Some(cluster) = self.talos.clusters.get_mut(&key) {
             cluster.give_back(vmid, until);
         }
-        let silence = super::cluster::GRACE.mul_f64(self.latencies.factor.max(0.0));
-        self.events.plan(now + silence, Event::Talos(Happening::Silent(vmid, life)));
+        self.kubelet_ends(vmid);
         self.talos_settle(&key);
+    }
+
+    /// The kubelet of a node runs no more. Kubernetes misses it after a while, unless it has begun again.
+    pub(crate) fn kubelet_ends(&mut self, vmid: u32) {
+        let silence = super::cluster::GRACE.mul_f64(self.latencies.factor.max(0.0));
+        self.events.plan(self.now + silence, Event::Talos(Happening::Silent(vmid)));
     }
 
     /// Forgets the nodes whose guests are gone, and clusters with them: nobody else has their data.

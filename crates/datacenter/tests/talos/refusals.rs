@@ -196,14 +196,27 @@ fn modes_do_what_they_say_in_each_version() {
         let text = "this config change can't be applied in immediate mode\ndiff:\n--- a\n+++ b\n@@";
         assert!(refused.message().starts_with(text), "{refused:?}");
         assert!(node.apply(&more, Mode::Staged).await.unwrap().starts_with("Staged configuration"));
-        let dry = ApplyConfigurationRequest {
-            data: files.clone().into_bytes(),
-            mode: Mode::Auto.into(),
+        let dry = |text: &str, mode: Mode| ApplyConfigurationRequest {
+            data: text.as_bytes().to_vec(),
+            mode: mode.into(),
             dry_run: true,
             ..ApplyConfigurationRequest::default()
         };
-        let dry = node.machine().apply_configuration(dry).await.unwrap().into_inner();
-        assert!(dry.messages[0].mode_details.starts_with("Dry run summary:"), "{dry:?}");
+        let told = node.machine().apply_configuration(dry(&files, Mode::Auto)).await.unwrap().into_inner();
+        assert!(told.messages[0].mode_details.starts_with("Dry run summary:"), "{told:?}");
+        // Whoever asks what would be, and does not ask for a try, keeps what is tried.
+        let held = async || node.resource("config", "MachineConfigs.config.talos.dev", "v1alpha1").await.unwrap();
+        for (asked, stays) in [(Mode::Try, false), (Mode::Auto, true), (Mode::NoReboot, true), (Mode::Staged, true)] {
+            node.apply(&config, Mode::NoReboot).await.unwrap();
+            assert!(node.apply(&more, Mode::Try).await.unwrap().contains("automatically reverted back in 1m0s"));
+            node.machine().apply_configuration(dry(&more, asked)).await.unwrap();
+            assert!(held().await.contains("a: b"));
+            clock.sleep(Duration::from_secs(61)).await;
+            assert_eq!(held().await.contains("a: b"), stays, "{asked:?}");
+        }
+        let refused = node.machine().apply_configuration(dry(&files, Mode::Try)).await.unwrap_err();
+        assert!(refused.message().starts_with(text), "{refused:?}");
+        node.apply(&more, AUTO).await.unwrap();
 
         let (one, two) = futures_util::future::join(node.apply(&more, AUTO), node.apply(&more, AUTO)).await;
         let refused = one.err().or(two.err()).unwrap();

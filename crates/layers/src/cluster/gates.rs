@@ -1,5 +1,6 @@
 //! Gates that ask the Kubernetes API: that it is ready, that all nodes are, and that names are found.
 
+mod lives;
 mod rest;
 mod serving;
 mod shared;
@@ -17,7 +18,8 @@ use castle_seams::BoxFuture;
 use castle_talos::client::GLANCE;
 use castle_talos::steps::{Keys, Quorum, Wire};
 
-pub(super) use rest::Rest;
+pub(super) use lives::Lives;
+pub(super) use rest::{Blind, Rest};
 pub(super) use serving::{Serves, Spare};
 pub(super) use shared::SharedApi;
 pub(super) use versions::{Named, Versions};
@@ -49,7 +51,7 @@ impl Site {
     }
 
     /// What the API answers, a status and a body; and the way to it.
-    async fn ask(&self, keys: &Keys, path: &str) -> Result<(u16, Vec<u8>, Kubernetes), Closed> {
+    pub(super) async fn ask(&self, keys: &Keys, path: &str) -> Result<(u16, Vec<u8>, Kubernetes), Closed> {
         let deadline = if self.wire.is_looking() { GLANCE } else { DEADLINE };
         let api = self.api(keys)?.with_deadline(deadline);
         let (status, body) = api.raw(path).await.map_err(|trouble| self.closed(trouble.to_string()))?;

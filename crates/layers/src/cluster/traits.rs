@@ -65,15 +65,13 @@ impl Traits {
 
 /// Whether a node may set this label on itself, as NodeRestriction has it.
 fn may_label_itself(key: &str) -> bool {
-    const OWN: [&str; 13] = [
+    const OWN: [&str; 11] = [
         "kubernetes.io/hostname",
         "kubernetes.io/os",
         "kubernetes.io/arch",
         "topology.kubernetes.io/zone",
         "topology.kubernetes.io/region",
         "node.kubernetes.io/instance-type",
-        "failure-domain.kubernetes.io/zone",
-        "failure-domain.kubernetes.io/region",
         "failure-domain.beta.kubernetes.io/zone",
         "failure-domain.beta.kubernetes.io/region",
         "beta.kubernetes.io/os",
@@ -258,6 +256,31 @@ image: kubelet
             "some.k8s.io/x",
         ] {
             assert!(!may_label_itself(reserved), "{reserved}");
+        }
+    }
+    /// Goal: what a node is said to be allowed is what the API server of the embedded datacenter allows. Method: every key that one of them names, and keys
+    /// around it.
+    #[test]
+    fn the_api_server_agrees_on_what_nodes_may_set_on_themselves() {
+        const DOMAINS: [&str; 10] = [
+            "kubernetes.io",
+            "beta.kubernetes.io",
+            "k8s.io",
+            "node.kubernetes.io",
+            "kubelet.kubernetes.io",
+            "topology.kubernetes.io",
+            "failure-domain.kubernetes.io",
+            "failure-domain.beta.kubernetes.io",
+            "node-restriction.kubernetes.io",
+            "example.com",
+        ];
+        const NAMES: [&str; 8] = ["hostname", "os", "arch", "zone", "region", "instance-type", "rack", "any"];
+        let keys = |prefix: &str| {
+            let of = |domain: &str| NAMES.map(|name| format!("{prefix}{domain}/{name}"));
+            DOMAINS.iter().flat_map(|domain| of(domain)).collect::<Vec<_>>()
+        };
+        for key in [keys(""), keys("x."), keys("x"), NAMES.map(ToOwned::to_owned).to_vec()].concat() {
+            assert_eq!(may_label_itself(&key), castle_datacenter::may_label_itself(&key), "{key}");
         }
     }
 }

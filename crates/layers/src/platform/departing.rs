@@ -10,6 +10,7 @@ use castle_kubernetes::steps::{Drain, Drained, Empty, Left, Missed, Ready};
 use castle_proxmox::model::{ErrorClass, Guest, Mark, Owner, Role};
 use castle_proxmox::steps::{Ground, Reach, unprotect};
 use castle_spec::Node;
+use castle_talos::steps::Quorum;
 
 use super::waits_for_nodes;
 use super::{Design, Doomed, Whose, id, raze};
@@ -87,13 +88,14 @@ pub async fn unnamed_control_planes(
 }
 
 /// Adds the steps that let go of nodes which the file does not name any more, one after the other: sent away, its machine removed, forgotten,
-/// and the copies of volumes that it had made up for before the next one goes. Those that have departed without their machines are forgotten.
+/// and the copies of volumes that it had made up for before the next one goes; before the first goes, those of whoever went earlier. Those that have departed without their machines are forgotten.
 pub fn shrink(
     graph: &mut GraphBuilder,
     ground: &Arc<Ground>,
     design: Design<'_>,
     (leaving, departed): (&[Doomed], Vec<String>),
-    api: &Handle<Api>,
+    (api, begun): (&Handle<Api>, &Handle<Quorum>),
+    is_looking: bool,
 ) {
     let castle = design.castle.castle.as_str();
     let named = || design.nodes.iter().map(|node| node.name.value.clone());
@@ -110,6 +112,14 @@ pub fn shrink(
     // Where one has to stay, none is sent away.
     turns.sort_by_key(|(_, objection)| objection.is_none());
     let mut earlier: Vec<StepId> = Vec::new();
+    // Those that have gone in an earlier run have to be made up for, too. A plan tells what is to be done, also where it has to wait.
+    if !is_looking && turns.iter().any(|(_, objection)| objection.is_none()) {
+        let all = Departure::of_none(named().chain(leaving.iter().map(|guest| guest.name.clone())));
+        let whole = id("volumes", "whole");
+        let gate = Ready::<Quorum>::new(all.is_made_up_for(), REBUILDING);
+        graph.gate(whole.clone(), Place::default(), (api.clone(), begun.clone()), gate);
+        earlier.push(whole);
+    }
     for (guest, objection) in turns {
         let (name, stays) = (&guest.name, objection.is_some());
         // Nothing is sent away from a machine that has to stay; and what is so now has to be so when it goes.

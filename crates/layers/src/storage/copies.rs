@@ -25,6 +25,8 @@ pub(crate) struct Departure {
     staying: BTreeSet<String>,
     /// Those of them whose machines are only made in this run: what is known of their copies is of machines that are gone.
     blank: BTreeSet<String>,
+    /// Nodes that are not well, and about to change: what they have nobody has now, and it is theirs again when they are back.
+    ailing: BTreeSet<String>,
 }
 
 impl Departure {
@@ -35,7 +37,17 @@ impl Departure {
     pub(crate) fn of(leaving: impl IntoIterator<Item = String>, named: impl IntoIterator<Item = String>) -> Self {
         let leaving: BTreeSet<String> = leaving.into_iter().collect();
         let staying = named.into_iter().filter(|node| !leaving.contains(node)).collect();
-        Self { leaving, staying, blank: BTreeSet::new() }
+        Self { leaving, staying, blank: BTreeSet::new(), ailing: BTreeSet::new() }
+    }
+
+    /// No departure: all of these stay for now.
+    pub(crate) fn of_none(nodes: impl IntoIterator<Item = String>) -> Self {
+        Self::of([], nodes)
+    }
+
+    /// The same, where copies on these are counted, whatever is said of them.
+    pub(crate) fn with_ailing(self, ailing: BTreeSet<String>) -> Self {
+        Self { ailing, ..self }
     }
 
     /// The same, where the machines of these are only made in this run.
@@ -103,19 +115,21 @@ impl Departure {
 
     fn missed(&self, objects: &[Object]) -> Result<(), Unmet> {
         let (footing, usable) = (Footing::of(objects), usable(objects));
-        let room = usable.iter().filter(|node| self.staying.contains(**node) && footing.alive.contains(*node)).count();
+        let room = usable.iter().filter(|node| self.staying.contains(**node) && footing.alive.contains(*node));
+        let room: BTreeSet<&str> = room.copied().collect();
         let mut short: Vec<(&Object, String)> = Vec::new();
         for volume in of_kind(objects, "Volume").filter(|volume| volume.text("/status/state") == "attached") {
+            let is_its = |replica: &&Object| replica.text("/spec/volumeName") == volume.name() && holds_data(replica);
+            let counts = |replica: &&Object| {
+                let is_ailing = self.ailing.contains(replica.text("/spec/nodeID"));
+                is_ailing || (is_sound(replica) && self.doubt(&footing, replica).is_none())
+            };
+            let copies = of_kind(objects, "Replica").filter(is_its).filter(counts);
+            let copies: BTreeSet<&str> = copies.map(|replica| replica.text("/spec/nodeID")).collect();
+            let absent = copies.iter().filter(|node| self.ailing.contains(**node) && !room.contains(*node)).count();
+            let (room, copies) = (room.len() + absent, copies.len());
             let wanted = volume.at("/spec/numberOfReplicas").as_u64().unwrap_or(1);
             let wanted = usize::try_from(wanted).unwrap_or(room).min(room);
-            let is_its = |replica: &&Object| {
-                replica.text("/spec/volumeName") == volume.name()
-                    && holds_data(replica)
-                    && is_sound(replica)
-                    && self.doubt(&footing, replica).is_none()
-            };
-            let copies = of_kind(objects, "Replica").filter(is_its).map(|replica| replica.text("/spec/nodeID"));
-            let copies = copies.collect::<BTreeSet<&str>>().len();
             if copies < wanted {
                 short.push((volume, format!("{copies} of {wanted}")));
             }

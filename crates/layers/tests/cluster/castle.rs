@@ -122,6 +122,7 @@ impl Castle {
             referred: self.referred.clone(),
             remembered: self.remembered().await,
             rolling: Rolling::at_once(),
+            leaving: Vec::new(),
             uuids: self.uuids.clone().unwrap_or_else(|| platform::uuids(&room.ground(false))),
         }
     }

@@ -208,6 +208,7 @@ impl Subject for Cluster {
             referred: Arc::default(),
             remembered: castle_talos::steps::Remembered::default(),
             rolling: Rolling::at_once(),
+            leaving: Vec::new(),
             uuids: platform::uuids(&room.ground(false)),
         };
         cluster::form(&mut graph, &plan, &keys);

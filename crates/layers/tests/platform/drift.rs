@@ -2,7 +2,7 @@
 
 use castle_datacenter::{Latencies, Version};
 use castle_engine::{Change, Impact, Outcome, Report};
-use castle_layers::cluster::Rolling;
+use castle_layers::cluster::{Health, Rolling};
 use castle_seams::Clock;
 use castle_testbed::in_virtual_time;
 
@@ -159,7 +159,7 @@ fn a_guest_that_was_not_to_restart_is_not_restarted() {
         done(&room.up().await);
         let before = room.snapshot();
         room.rewrite(&small().replace("cores: 2", "cores: 3"));
-        room.rolling = Rolling::of(&room.nodes, |_| None, None);
+        room.rolling = Rolling::of(&room.nodes, |_| None, None, &Health::default());
         let report = room.up().await;
         let refused = report.ended(|outcome| matches!(outcome, Outcome::Failed { fault } if fault.guarded)).count();
         assert_eq!((refused, room.snapshot()), (1, before));

@@ -142,7 +142,8 @@ impl Node {
     /// [`Refusal`] if it does not take it, or if nobody knows. None of them tells what is in the configuration.
     pub async fn apply_configuration(&self, configuration: &Secret, mode: ApplyMode) -> Result<Applied, Refusal> {
         let ask = async |channel| {
-            only(machine(channel).apply_configuration(request(configuration, mode, false)).await?.into_inner().messages)
+            let request = request(configuration, mode.word(), false);
+            only(machine(channel).apply_configuration(request).await?.into_inner().messages)
         };
         let answer = self.change("ApplyConfiguration", configuration.expose(), ask).await?;
         let mode = match answer.mode() {
@@ -156,19 +157,23 @@ impl Node {
         Ok(Applied { mode, warnings: warnings.collect() })
     }
 
-    /// Whether it would have to start again to take up a configuration. Changes nothing.
+    /// Whether it would have to start again to take up a configuration. Changes nothing: asked in any other mode than this one, Talos would keep for good
+    /// what somebody is trying on it.
     ///
     /// # Errors
     ///
     /// [`Refusal`] if it would not take it. None of them tells what is in the configuration.
     pub async fn would_restart(&self, configuration: &Secret) -> Result<bool, Refusal> {
         let ask = async |channel| {
-            let request = request(configuration, ApplyMode::Auto, true);
+            let request = request(configuration, Mode::Try, true);
             only(machine(channel).apply_configuration(request).await?.into_inner().messages)
         };
-        // The answer shows the lines around each difference, secrets among them: only its mode is looked at.
-        let answer = self.look_with("ApplyConfiguration", configuration.expose(), GLANCE, ask).await?;
-        Ok(answer.mode() == Mode::Reboot)
+        // The answer shows the lines around each difference, secrets among them: nobody looks at it.
+        match self.look_with("ApplyConfiguration", configuration.expose(), GLANCE, ask).await {
+            Ok(_) => Ok(false),
+            Err(refusal) if refusal.class == ErrorClass::NotAtOnce => Ok(true),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// Makes it the first member of etcd. To be asked of one control plane, once in the life of a castle.
@@ -221,10 +226,10 @@ impl Node {
     }
 }
 
-fn request(configuration: &Secret, mode: ApplyMode, dry_run: bool) -> ApplyConfigurationRequest {
+fn request(configuration: &Secret, mode: Mode, dry_run: bool) -> ApplyConfigurationRequest {
     ApplyConfigurationRequest {
         data: configuration.expose().as_bytes().to_vec(),
-        mode: mode.word().into(),
+        mode: mode.into(),
         dry_run,
         try_mode_timeout: None,
     }

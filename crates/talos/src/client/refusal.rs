@@ -38,6 +38,8 @@ pub enum ErrorClass {
     Missing,
     /// What was sent is not accepted.
     Invalid,
+    /// What was sent is not taken up as it runs, but only when it starts.
+    NotAtOnce,
     /// In maintenance mode a node does not do this.
     InMaintenance,
     /// Castle may not do this.
@@ -49,6 +51,9 @@ pub enum ErrorClass {
     /// Something else.
     Other,
 }
+
+/// How Talos begins to say that it would have to restart for a configuration. What follows are lines of both configurations.
+const NOT_AT_ONCE: &str = "this config change can't be applied in immediate mode";
 
 /// What is asked of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +111,9 @@ impl Trouble {
         if let Some(beneath) = status.source() {
             return Self { ends_connection: true, ..Self::beneath(beneath) };
         }
-        Self::new(class_of(status.code(), status.message()), sentence(status.message(), sent))
+        let class = class_of(status.code(), status.message());
+        let message = if class == ErrorClass::NotAtOnce { NOT_AT_ONCE } else { status.message() };
+        Self::new(class, sentence(message, sent))
     }
 
     fn beneath(error: &(dyn Error + 'static)) -> Self {
@@ -131,6 +138,7 @@ fn class_of(code: Code, message: &str) -> ErrorClass {
         Code::FailedPrecondition => ErrorClass::NotYet,
         Code::AlreadyExists => ErrorClass::Exists,
         Code::NotFound => ErrorClass::Missing,
+        Code::InvalidArgument if message.starts_with(NOT_AT_ONCE) => ErrorClass::NotAtOnce,
         Code::InvalidArgument => ErrorClass::Invalid,
         Code::PermissionDenied => ErrorClass::Forbidden,
         Code::Unauthenticated => ErrorClass::Unwelcome,
@@ -187,7 +195,9 @@ impl From<Refusal> for Fault {
                 (Class::RetryableAfter(None), format!("{node} waits for its configuration: castle up"))
             }
             // Whether these are failures is for the step to say, which looks first.
-            ErrorClass::Exists | ErrorClass::Missing => (Class::RefusedBeforeEffect, String::new()),
+            ErrorClass::Exists | ErrorClass::Missing | ErrorClass::NotAtOnce => {
+                (Class::RefusedBeforeEffect, String::new())
+            }
             ErrorClass::Invalid => (Class::Final, "correct what is named: castle check".to_owned()),
             ErrorClass::Forbidden => {
                 (Class::Final, "the castle's certificate lacks the role os:admin: is the bundle its own?".to_owned())

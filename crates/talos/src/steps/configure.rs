@@ -308,8 +308,13 @@ impl Step for Configure {
                     let evidence = "would have to restart for its configuration, and did not when castle looked";
                     return Err(Fault::guard(&self.whom.name, evidence).next("run the same command again"));
                 }
-                Configuring::Amend { .. } => {
-                    let mode = if self.for_next_start { ApplyMode::Staged } else { ApplyMode::Auto };
+                Configuring::Amend { restarts } => {
+                    // Whoever changes the node in between does not have it restart: Talos refuses, and it is looked at again.
+                    let mode = match restarts {
+                        _ if self.for_next_start => ApplyMode::Staged,
+                        true => ApplyMode::Auto,
+                        false => ApplyMode::NoReboot,
+                    };
                     self.contact(keys)?.running().apply_configuration(&text, mode).await?;
                     return Ok(());
                 }

@@ -1,5 +1,6 @@
 //! Every control plane a voter; and the end of a member whose machine is gone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub struct Members {
     wire: Arc<Wire>,
     control_planes: ControlPlanes,
+    /// Those that nobody waits for: they are not well, and are still to change.
+    ailing: BTreeSet<String>,
     /// Whether one more, which is none of them, is to be away for a while.
     spares_one: bool,
 }
@@ -34,7 +37,13 @@ impl Members {
     /// The gate for these control planes.
     #[must_use]
     pub fn new(wire: Arc<Wire>, control_planes: Vec<Whom>) -> Self {
-        Self { wire, control_planes: ControlPlanes::new(control_planes), spares_one: false }
+        Self { wire, control_planes: ControlPlanes::new(control_planes), ailing: BTreeSet::new(), spares_one: false }
+    }
+
+    /// The same, which waits for none of these.
+    #[must_use]
+    pub fn without(self, ailing: BTreeSet<String>) -> Self {
+        Self { ailing, ..self }
     }
 
     /// The same, where this one is about to be away for a while, if it is one of them: all others vote, and are a quorum without it.
@@ -46,13 +55,17 @@ impl Members {
         Self { control_planes: ControlPlanes::new(others), spares_one, ..self }
     }
 
-    /// Why one that is to be away is missed: whoever else has a vote, and is no control plane of the castle, gives none.
-    fn missed(&self, members: &[EtcdMember]) -> Option<Closed> {
+    /// Why one that is to be away is missed: whoever else has a vote, and is no control plane of the castle, gives none; nor does one that is away.
+    fn missed(&self, members: &[EtcdMember], missing: &[(Whom, String)]) -> Option<Closed> {
         let (others, voters) = (self.control_planes.all(), members.iter().filter(|member| !member.is_learner).count());
-        let first = others.first().filter(|_| self.spares_one && !is_quorum(others.len(), voters))?;
+        let gives = |whom: &&Whom| votes(whom, members) && missing.iter().all(|(away, _)| away.name != whom.name);
+        let left = others.iter().filter(gives).count();
+        // Of two castle knows no better: neither of them can ever be spared.
+        let is_held = others.len() < 2 || is_quorum(left, voters);
+        let first = others.first().filter(|_| self.spares_one && !is_held)?;
         Some(Closed {
             subject: "etcd".to_owned(),
-            evidence: format!("would lose its quorum: {voters} vote, and {} of them would be left", others.len()),
+            evidence: format!("would lose its quorum: {voters} vote, and {left} of them would be left"),
             next: format!("talosctl --nodes {} etcd members", first.address),
         })
     }
@@ -64,12 +77,13 @@ impl Members {
             Etcd::Quorate { members, missing, .. } => (members, missing),
             Etcd::Silent(silence) => return Ok(Verdict::Closed(silence.closed(&[]))),
         };
-        // Who votes is told by the address: a member that is left of an earlier machine has the same name.
-        let votes = |whom: &Whom| members.iter().any(|member| !member.is_learner && is_at(member, whom.address));
-        let Some(late) = all.iter().find(|whom| !votes(whom)) else {
+        let is_awaited = |whom: &&Whom| !self.ailing.contains(&whom.name);
+        let votes = |whom: &Whom| votes(whom, &members);
+        let Some(late) = all.iter().filter(is_awaited).find(|whom| !votes(whom)) else {
+            let missed = self.missed(&members, &missing);
             // A member that is away has its vote, and does not give it.
-            let Some((away, how)) = missing.into_iter().next() else {
-                return Ok(self.missed(&members).map_or(Verdict::Open(Joined), Verdict::Closed));
+            let Some((away, how)) = missing.into_iter().find(|(whom, _)| is_awaited(&whom)) else {
+                return Ok(missed.map_or(Verdict::Open(Joined), Verdict::Closed));
             };
             return Ok(Verdict::Closed(Closed {
                 subject: away.name,
@@ -120,9 +134,31 @@ impl Gate for Members {
     }
 }
 
-/// Whether so many of these voters decide without the others. Of two castle knows no better: neither of them can ever be spared.
+/// Whether a control plane has a vote. Told by the address: a member that is left of an earlier machine has the same name.
+fn votes(whom: &Whom, members: &[EtcdMember]) -> bool {
+    members.iter().any(|member| !member.is_learner && is_at(member, whom.address))
+}
+
+/// Whether so many of these voters decide without the others.
 fn is_quorum(some: usize, voters: usize) -> bool {
-    some < 2 || some > voters / 2
+    some > voters / 2
+}
+
+/// Which of these control planes give no vote, as far as anybody says.
+///
+/// # Errors
+///
+/// If there is no way to one of them.
+pub async fn voiceless(wire: &Wire, keys: &Keys, control_planes: Vec<Whom>) -> Result<Vec<String>, Fault> {
+    let control_planes = ControlPlanes::new(control_planes);
+    let gives = match control_planes.ask(wire, keys).await? {
+        Etcd::Silent(_) => return Ok(control_planes.all().iter().map(|whom| whom.name.clone()).collect()),
+        Etcd::Quorate { members, missing, .. } => {
+            let is_away = move |whom: &Whom| missing.iter().any(|(away, _)| away.name == whom.name);
+            move |whom: &Whom| votes(whom, &members) && !is_away(whom)
+        }
+    };
+    Ok(control_planes.all().iter().filter(|whom| !gives(whom)).map(|whom| whom.name.clone()).collect())
 }
 
 /// Which of these control planes leads etcd, if one of them says so.
@@ -373,6 +409,6 @@ mod tests {
     fn one_can_be_spared_if_the_others_are_a_quorum_of_all_that_vote() {
         assert!(is_quorum(2, 3) && is_quorum(4, 5) && is_quorum(3, 5));
         assert!(!is_quorum(2, 4) && !is_quorum(2, 5) && !is_quorum(4, 8));
-        assert!(is_quorum(1, 2) && is_quorum(0, 1), "what cannot be had is not asked for");
+        assert!(!is_quorum(1, 2) && !is_quorum(1, 3), "one that is left is none of two, nor of three");
     }
 }

@@ -330,3 +330,25 @@ fn no_verb_shows_a_secret_that_is_one_of_castles_words() {
         assert!(masked > 8, "{masked}");
     });
 }
+
+/// Goal: what somebody only tries on a node is taken back when its time is over, whoever looks meanwhile. Method: a change of one node is tried, and all
+/// verbs that only look are run.
+#[test]
+fn who_looks_does_not_confirm_what_somebody_tries() {
+    in_worlds(&small(), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        let tried = life.datacenter.try_on_node(
+            vmid(&life, "blue-worker-1"),
+            "machine:\n",
+            "machine:\n    sysctls:\n        vm.swappiness: \"1\"\n",
+            Duration::from_secs(60),
+        );
+        assert_eq!(tried, Ok(()));
+        hold(&life.run(&["drift"]).await, Exit::Differs, &["machine.sysctls"]);
+        for verb in ["plan", "status", "doctor"] {
+            life.run(&[verb]).await;
+        }
+        life.clock().sleep(Duration::from_secs(90)).await;
+        hold(&life.run(&["drift"]).await, Exit::Done, &[]);
+    });
+}

@@ -1,6 +1,6 @@
 //! Files that are edited so that machines have to restart: they do so one after the other, and the castle serves all the time.
 
-use castle_datacenter::Stage;
+use castle_datacenter::{Hurdle, Stage};
 use castle_kubernetes::client::{Api, Mode};
 use castle_kubernetes::model::{Kind, Object};
 use castle_rehearsal::{Loss, Moment};
@@ -391,7 +391,7 @@ fn a_configuration_that_was_only_laid_down_is_taken_back_with_the_file() {
         assert!(told.exit.is_none() && restarted(&life).is_empty(), "{}", told.printed.text);
         life.disk().tamper(&life.script.file, large().into_bytes());
         hold(&life.run(&["drift"]).await, Exit::Differs, &["platform/config/blue-worker-1", "machine.env"]);
-        hold(&life.run(&["up"]).await, Exit::Done, &["platform/config/blue-worker-1"]);
+        hold(&life.run(&["up"]).await, Exit::Done, &["platform/configure/blue-worker-1"]);
         hold(&life.run(&["drift"]).await, Exit::Done, &[]);
         assert_eq!(restarted(&life), Vec::<u32>::new());
     });
@@ -445,5 +445,105 @@ fn a_configuration_without_which_an_api_server_serves_is_given_to_no_other() {
         let back = meanwhile(&life, &["up"], later, async |life| life.datacenter.mute_api_server(1000, false)).await;
         hold(&back, Exit::Done, &[]);
         assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+    });
+}
+
+/// A patch with which no kubelet starts, taken up only by a restart.
+const BAD: &str = "machine:\n  env: {GRPC_GO_LOG_SEVERITY_LEVEL: nonsense}\n";
+
+/// Goal: a node that nothing but its own restart mends is restarted, first of all and without another one away. Method: a configuration that restarts
+/// nodes, and with which no kubelet starts; the first that takes it up does not come back, and the file is as it was again.
+fn takes_back(text: &str, patched: &str, first: &str) {
+    in_worlds(&written(text), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.datacenter.set_hurdle(Some(Hurdle::Configured("nonsense".to_owned())));
+        life.disk().tamper(&life.script.file.with_file_name("env.yaml"), BAD.as_bytes().to_vec());
+        life.disk().tamper(&life.script.file, patched.as_bytes().to_vec());
+        hold(&life.run(&["up"]).await, Exit::Failed, &[first]);
+        life.disk().tamper(&life.script.file, text.as_bytes().to_vec());
+        hold(&life.run(&["plan"]).await, Exit::Done, &["reboot", &format!("platform/configure/{first}")]);
+        let (up, seen) = watched(&life, &["up"]).await;
+        hold(&up, Exit::Done, &[]);
+        assert_eq!(seen.away, 1, "{}", up.printed.text);
+        assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+    });
+}
+
+#[test]
+fn a_worker_that_only_its_own_restart_mends_is_restarted() {
+    let patched = large().replace("127.42.0.21, cores: 4", "127.42.0.21, patches: [env.yaml], cores: 4");
+    takes_back(&large(), &patched, "blue-worker-1");
+}
+
+#[test]
+fn a_control_plane_that_only_its_own_restart_mends_is_restarted() {
+    let patched = large().replace("controlPlanes: {", "controlPlanes: {patches: [env.yaml], ");
+    takes_back(&large(), &patched, "blue-cp-");
+}
+
+/// Nobody serves, so that nothing can be asked of the cluster, or moved in it.
+#[test]
+fn the_only_control_plane_that_only_its_own_restart_mends_is_restarted() {
+    let patched = SMALL.replace("controlPlanes: {", "controlPlanes: {patches: [env.yaml], ");
+    takes_back(SMALL, &patched, "blue-cp-1");
+}
+
+/// Goal: those that are not well go first, and of the others nobody before they are. Method: all workers and a control plane have too little memory, and get more.
+#[test]
+fn machines_with_too_little_memory_are_mended_before_any_other_restarts() {
+    let little = large().replace("memory: 8GiB", "memory: 2GiB");
+    let after = more(&large());
+    in_worlds(&written(&little), &SEEDS[..2], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.datacenter.set_hurdle(Some(Hurdle::Memory(3072)));
+        for vmid in [WORKERS, WORKERS + 1] {
+            life.datacenter.reboot_node(vmid);
+        }
+        life.datacenter.mute_api_server(1001, true);
+        life.clock().sleep(Duration::from_secs(120)).await;
+        life.disk().tamper(&life.script.file, after.clone().into_bytes());
+        let mend = async |life: &Life| life.datacenter.mute_api_server(1001, false);
+        let up = meanwhile(&life, &["up"], |life| restarted(life).first() == Some(&1001), mend).await;
+        hold(&up, Exit::Done, &[]);
+        let order = restarted(&life);
+        assert_eq!((order.len(), &order[..3]), (5, [1001, WORKERS, WORKERS + 1].as_slice()), "{}", up.printed.text);
+        assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+    });
+}
+
+/// Goal: what kubelets do not start with reaches one of them. Method: a flag that Talos accepts, and with which no kubelet starts, for all workers; the same
+/// file once more; and the file as it was.
+#[test]
+fn a_configuration_with_which_no_kubelet_starts_is_given_to_one_node() {
+    let patched = large().replace("127.42.0.21, cores: 4", "127.42.0.21, patches: [kubelet.yaml], cores: 4");
+    in_worlds(&written(&large()), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.datacenter.set_hurdle(Some(Hurdle::Configured("nonsense".to_owned())));
+        let patch = b"machine:\n  kubelet:\n    extraArgs: {nonsense: \"1\"}\n".to_vec();
+        life.disk().tamper(&life.script.file.with_file_name("kubelet.yaml"), patch);
+        life.disk().tamper(&life.script.file, patched.clone().into_bytes());
+        hold(&life.run(&["plan"]).await, Exit::Done, &["in-place  platform/configure/blue-worker-2"]);
+        hold(&life.run(&["up"]).await, Exit::Failed, &["platform/lives/blue-worker-1"]);
+        hold(&life.run(&["up"]).await, Exit::Failed, &["platform/spare/blue-worker-2", "blue-worker-1"]);
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Done, &["platform/configure/blue-worker-2"]);
+        assert!(!plan.printed.text.contains("platform/configure/blue-worker-1"), "{}", plan.printed.text);
+        life.disk().tamper(&life.script.file, large().into_bytes());
+        hold(&life.run(&["up"]).await, Exit::Done, &["platform/configure/blue-worker-1"]);
+        assert_eq!(life.run(&["up"]).await.printed.result["result"], "unchanged");
+    });
+}
+
+/// Labels are written to the cluster, and are for all nodes at once.
+#[test]
+fn labels_of_workers_wait_for_no_turn() {
+    let labelled = large().replace("127.42.0.21, cores: 4", "127.42.0.21, labels: {example.com/tier: a}, cores: 4");
+    in_worlds(&written(&large()), &SEEDS[..1], async |life| {
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
+        life.disk().tamper(&life.script.file, labelled.clone().into_bytes());
+        let plan = life.run(&["plan"]).await;
+        hold(&plan, Exit::Done, &["platform/config/blue-worker-1", "platform/config/blue-worker-2"]);
+        assert!(!plan.printed.text.contains("platform/configure/"), "{}", plan.printed.text);
+        hold(&life.run(&["up"]).await, Exit::Done, &[]);
     });
 }

@@ -91,6 +91,7 @@ impl World {
         }
         let gone = || Status::unavailable("the node is going down");
         let node = self.talos.nodes.get(&vmid).ok_or_else(gone)?;
+        let version = node.image.version.trim_start_matches('v').to_owned();
         let (minor, boot) = (node.image.minor(), node.boot.as_ref().ok_or_else(gone)?);
         if minor < 14 && boot.stage == Stage::Rebooting {
             return Err(Status::failed_precondition(
@@ -99,6 +100,12 @@ impl World {
         }
         let current = boot.config.clone();
         let is_maintenance = current.is_none();
+        // Before anything is read of it, also of what is only asked for: what was tried stays.
+        if asked.mode() != Mode::Try
+            && let Some(boot) = self.talos.boot_mut(vmid)
+        {
+            boot.tried = None;
+        }
         let text = std::str::from_utf8(&asked.data).map_err(|_| Status::invalid_argument("config is not text"))?;
         let mut mode = asked.mode();
         if mode == Mode::Reboot && minor >= 14 && !is_maintenance {
@@ -107,7 +114,6 @@ impl World {
             ));
         }
         let is_partial = is_maintenance && is_partial(text);
-        let version = node.image.version.trim_start_matches('v').to_owned();
         let (config, warnings) = if is_partial {
             let (_, warnings) = Config::judge(minor, &version, text, false).map_err(Status::invalid_argument)?;
             (None, warnings)
@@ -153,7 +159,7 @@ impl World {
         Ok(ApplyConfiguration { metadata: None, warnings: told, mode: mode.into(), mode_details: details + &why })
     }
 
-    fn take_over(
+    pub(in super::super) fn take_over(
         &mut self,
         vmid: u32,
         mode: Mode,
@@ -174,14 +180,12 @@ impl World {
             let Some(node) = self.talos.nodes.get_mut(&vmid) else { return Ok(()) };
             let life = node.life;
             if let Some(boot) = &mut node.boot {
-                boot.tried.get_or_insert_with(|| current.clone());
+                // What another try was to go back to is forgotten.
+                boot.tried = Some((current.clone(), at));
             }
             self.events.plan(at, Event::Talos(Happening::Node(vmid, life, Moment::Untry)));
         } else if let Some(node) = self.talos.nodes.get_mut(&vmid) {
             node.disk.config = Some(config.clone());
-            if let Some(boot) = &mut node.boot {
-                boot.tried = None;
-            }
         }
         self.effect("apply", vmid);
         match mode {
@@ -207,7 +211,11 @@ impl World {
             boot.runs_kubelet = false;
             boot.serve(now, "kubelet", "Finished", None);
         }
-        if is_served_anew && boot.runs_apiserver {
+        let (is_missed, runs_apiserver) = (!boot.runs_kubelet, boot.runs_apiserver);
+        if is_missed {
+            self.kubelet_ends(vmid);
+        }
+        if is_served_anew && runs_apiserver {
             self.talos_plan_fixed(vmid, Moment::StaticPods, POD_CHECK);
         }
         self.talos_plan_fixed(vmid, Moment::Specs, FOLLOWING);
@@ -219,7 +227,9 @@ impl World {
 
     /// A configuration that was only tried is taken back, unless it was confirmed.
     pub(crate) fn talos_untry(&mut self, vmid: u32) {
-        if let Some(config) = self.talos.boot_mut(vmid).and_then(|boot| boot.tried.take()) {
+        let now = self.now;
+        let tried = self.talos.boot_mut(vmid).and_then(|boot| boot.tried.take_if(|(_, until)| *until <= now));
+        if let Some((config, _)) = tried {
             self.hold(vmid, config);
         }
     }

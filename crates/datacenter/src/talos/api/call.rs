@@ -150,7 +150,7 @@ impl Api {
     }
 
     /// What the witnesses have in store for a call.
-    fn fate(&self, method: &str) -> Fate {
+    fn fate(&self, method: &str, is_change: bool) -> Fate {
         let address = {
             let world = self.datacenter.world();
             world
@@ -161,13 +161,8 @@ impl Api {
                 .map(|ip| ip.to_string())
                 .unwrap_or_default()
         };
-        let called = Called {
-            number: self.datacenter.number(),
-            vmid: self.vmid,
-            address,
-            method: method.to_owned(),
-            is_change: rules::is_change(method),
-        };
+        let called =
+            Called { number: self.datacenter.number(), vmid: self.vmid, address, method: method.to_owned(), is_change };
         let witnesses = self.datacenter.witnesses();
         witnesses
             .iter()
@@ -204,7 +199,7 @@ impl Api {
     }
 
     /// Answers a call that has one answer.
-    pub(super) async fn unary<Q, R: Reply>(
+    pub(super) async fn unary<Q: 'static, R: Reply>(
         &self,
         method: &str,
         request: Request<Q>,
@@ -214,7 +209,7 @@ impl Api {
     }
 
     /// As [`Api::unary`], once etcd is as the call needs it; at most as long as the caller waits.
-    pub(super) async fn unary_with<Q, R: Reply>(
+    pub(super) async fn unary_with<Q: 'static, R: Reply>(
         &self,
         method: &str,
         needs: Option<Needs>,
@@ -226,7 +221,7 @@ impl Api {
         let began = self.datacenter.clients_clock().monotonic();
         let latency = self.latency(method);
         clock.sleep(latency / 2).await;
-        let fate = self.fate(method);
+        let fate = self.fate(method, rules::is_change(method) && !rules::is_dry(&message));
         if fate == Fate::LostBefore || !self.is_open() {
             return self.lost().await;
         }
@@ -286,7 +281,7 @@ impl Api {
         let (metadata, _, message) = request.into_parts();
         let latency = self.latency(method);
         self.datacenter.shared.clock.sleep(latency).await;
-        let fate = self.fate(method);
+        let fate = self.fate(method, rules::is_change(method));
         if matches!(fate, Fate::LostBefore | Fate::LostAfter) || !self.is_open() {
             return self.lost().await;
         }

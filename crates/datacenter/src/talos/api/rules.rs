@@ -1,5 +1,9 @@
 //! Who may call what.
 
+use std::any::Any;
+
+use castle_talos_api::machine::ApplyConfigurationRequest;
+
 /// Who may: administrators, and those of these besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Besides {
@@ -53,6 +57,11 @@ pub(super) fn may(roles: &[String], method: &str) -> bool {
 pub(super) fn is_change(method: &str) -> bool {
     !matches!(besides(method), Besides::Readers | Besides::Backups | Besides::Snapshots)
         && !["GenerateClientConfiguration", "Kubeconfig", "Read"].contains(&method)
+}
+
+/// Whether somebody only asks what would be.
+pub(super) fn is_dry(message: &dyn Any) -> bool {
+    message.downcast_ref::<ApplyConfigurationRequest>().is_some_and(|asked| asked.dry_run)
 }
 
 #[cfg(test)]
