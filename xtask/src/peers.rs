@@ -2,7 +2,7 @@
 //!
 //! A *peer* is such a program, obtained once into a cache folder and pinned. A *suite* runs castle and peers side by side
 //! and holds that they agree. What cannot be obtained on this machine is skipped and said so; in CI nothing may be, but for
-//! what a budget of time was too small for: that is told at the end, loudly, and the next run comes further.
+//! what a budget of time was too small for (the next run comes further), and what nothing here can bring: that is told at the end, loudly.
 
 pub(crate) mod obtain;
 mod server;
@@ -50,7 +50,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     run_within(args, &args.budget.map_or_else(Budget::unlimited, Budget::of_minutes)).map(|_| ())
 }
 
-/// Runs the suites; returns those that were not run because the budget for building their peers was used up.
+/// Runs the suites; returns those that were not run because the budget for building their peers was used up, or because of what has to be on the machine
+/// and is not.
 pub(crate) fn run_within(args: &Args, budget: &Budget) -> Result<Vec<String>> {
     let suites = suites::SUITES;
     if let Some(unknown) = args.suites.iter().find(|name| !suites.iter().any(|suite| suite.name == *name)) {
@@ -68,7 +69,7 @@ pub(crate) fn run_within(args: &Args, budget: &Budget) -> Result<Vec<String>> {
     let castle = shell::castle()?;
     let mut bench = Bench { castle, peers: BTreeMap::new() };
     let mut unavailable: BTreeMap<&str, Missing> = BTreeMap::new();
-    let (mut passed, mut failed, mut skipped, mut late) = (0, 0, 0, Vec::new());
+    let (mut passed, mut failed, mut skipped, mut not_run) = (0, 0, 0, Vec::new());
     for suite in wanted {
         let mut missing = suite
             .needs
@@ -84,7 +85,12 @@ pub(crate) fn run_within(args: &Args, budget: &Budget) -> Result<Vec<String>> {
             }
             Some(Missing::Late(reason)) => {
                 println!("{:<14} NOT RUN: {reason}", suite.name);
-                late.push(suite.name.to_owned());
+                not_run.push(suite.name.to_owned());
+                continue;
+            }
+            Some(Missing::Absent(reason)) => {
+                println!("{:<14} NOT RUN: {reason}", suite.name);
+                not_run.push(format!("{}: {reason}", suite.name));
                 continue;
             }
         }
@@ -105,14 +111,14 @@ pub(crate) fn run_within(args: &Args, budget: &Budget) -> Result<Vec<String>> {
             }
         }
     }
-    println!("{passed} passed, {failed} failed, {skipped} skipped, {} not run for want of time", late.len());
+    println!("{passed} passed, {failed} failed, {skipped} skipped, {} not run", not_run.len());
     if failed > 0 {
         bail!("castle and its peers do not agree");
     }
     if skipped > 0 && std::env::var_os("CI").is_some() {
         bail!("CI has what the peers need, and may not skip a suite");
     }
-    Ok(late)
+    Ok(not_run)
 }
 
 /// Why a peer is not there.
@@ -120,6 +126,7 @@ pub(crate) fn run_within(args: &Args, budget: &Budget) -> Result<Vec<String>> {
 enum Missing {
     Unavailable(String),
     Late(String),
+    Absent(String),
 }
 
 /// Obtains a peer unless that was done; returns why it is not to be had here, if so.
@@ -143,6 +150,7 @@ fn obtain_once(
         }
         Obtained::Unavailable(reason) => Missing::Unavailable(reason),
         Obtained::Late(reason) => Missing::Late(reason),
+        Obtained::Absent(reason) => Missing::Absent(reason),
     };
     unavailable.insert(name, missing.clone());
     Ok(Some(missing))

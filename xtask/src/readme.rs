@@ -83,7 +83,7 @@ fn tutorial(castle: &Path, budget: &Budget) -> Result<Vec<String>> {
     let kubectl = PEERS.iter().find(|peer| peer.name == "kubectl").context("there is no peer kubectl")?;
     match kubectl.obtain(budget)? {
         Obtained::At(folder) => folders.push(folder),
-        Obtained::Unavailable(why) => println!("{why}"),
+        Obtained::Unavailable(why) | Obtained::Absent(why) => println!("{why}"),
         Obtained::Late(why) => {
             println!("{why}");
             is_late = true;

@@ -2,7 +2,7 @@
 //!
 //! - [`Script`] is what is rehearsed: the file and what belongs to it, read once, with stand-ins for all secrets.
 //! - [`Life`] is one world in which verbs are run, and killed.
-//! - [`rehearse`] is what is done in each world, and holds castle to its promises.
+//! - [`rehearse_beside`] is what is done in each world, and holds castle to its promises.
 
 #[cfg(test)]
 mod bad_days;
@@ -29,7 +29,9 @@ pub(crate) use promises::Broken;
 #[cfg(test)]
 pub(crate) use promises::forget;
 pub(crate) use script::{Props, Script};
-pub(crate) use world::{Edit, Rehearsed, rehearse};
+#[cfg(test)]
+use world::rehearse;
+pub(crate) use world::{Edit, Rehearsed, rehearse_beside};
 
 use castle_spec::Castle;
 use castle_spec::model::{Platform, StateStore, Vault};

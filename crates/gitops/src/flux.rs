@@ -16,7 +16,7 @@ use crate::yaml;
 
 pub use forest::{Forest, Group};
 pub(crate) use forest::{grow, is_elsewhere, source};
-pub(crate) use makers::{Made, is_of_its_own, possible_maker, possible_maker_besides, possible_program};
+pub(crate) use makers::{Made, Maker, is_of_its_own, possible_maker, possible_program};
 pub(crate) use variables::{Source, Sources, add as add_sources};
 
 /// The group of Flux's Kustomizations.

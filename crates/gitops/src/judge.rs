@@ -18,7 +18,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use crate::flux::{Forest, grow, possible_maker};
+use crate::flux::{Forest, Group, Maker, grow, possible_maker};
 use crate::object::Object;
 use crate::tree::Tree;
 use order::Order;
@@ -125,6 +125,8 @@ codes! {
     ConfigMapMissing = "config-map-missing", Error;
     /// A secret store is made by nobody.
     StoreMissing = "store-missing", Error;
+    /// Something that is not a chart's own is made by nobody, unless a chart that castle does not know brings it.
+    MakerUnseen = "maker-unseen", Warning;
     /// An encrypted file would be applied as it is.
     SopsWithoutDecryption = "sops-without-decryption", Error;
     /// Addresses for services are taken already.
@@ -201,15 +203,17 @@ pub(crate) struct Case<'c> {
 }
 
 impl Case<'_> {
-    /// What is told of an object (its kind, its namespace if it has one, its name) that nobody is known to make: whoever may make it is named.
+    /// What is told of an object (its kind, its namespace if it has one, its name) that nobody is known to make: whoever may make it is named, unless
+    /// it waits for the object itself.
     pub(crate) fn unless_made(
         &self,
         object: &Object,
         pointer: &str,
         (kind, namespace, name): (&str, &str, &str),
         missing: Finding,
+        waits: &dyn Fn(&Group, &Object) -> bool,
     ) -> Finding {
-        let maker = possible_maker(self.forest, kind, namespace);
+        let maker = possible_maker(self.forest, kind, namespace, waits);
         unless_made_by((self.unread.as_deref(), maker), object, pointer, (kind, namespace, name), missing)
     }
 
@@ -219,9 +223,10 @@ impl Case<'_> {
     }
 }
 
-/// What is told of an object that nobody is known to make, by what was not read and by who may make it.
+/// What is told of an object that nobody is known to make, by what was not read and by who may make it. It is no error while somebody may: that would stop
+/// `up`.
 pub(crate) fn unless_made_by(
-    (unread, maker): (Option<&str>, Option<String>),
+    (unread, maker): (Option<&str>, Option<Maker>),
     object: &Object,
     pointer: &str,
     (kind, namespace, name): (&str, &str, &str),
@@ -229,9 +234,20 @@ pub(crate) fn unless_made_by(
 ) -> Finding {
     let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
     let what = format!("{kind} {name}{place}");
-    let Some(maker) = maker else { return unless(unread, object, pointer, &what, missing) };
-    let why = format!("needs {what}: castle cannot tell whether {maker} makes it");
-    Finding::of(Code::NotJudged, object, pointer, why, "nothing, if it does").because(what)
+    match maker {
+        Some(Maker { name, is_unlikely: false }) => {
+            let why = format!("needs {what}: castle cannot tell whether {name} makes it");
+            Finding::of(Code::NotJudged, object, pointer, why, "nothing, if it does").because(what)
+        }
+        Some(Maker { name, .. }) if unread.is_none() => {
+            let why = format!(
+                "needs {what}, which nobody is seen to make; of the chart of {name} castle does not know what it brings"
+            );
+            let fix = format!("{}; nothing, if the chart brings it", missing.fix);
+            Finding::of(Code::MakerUnseen, object, pointer, why, fix).because(what)
+        }
+        _ => unless(unread, object, pointer, &what, missing),
+    }
 }
 
 fn unless(unread: Option<&str>, object: &Object, pointer: &str, what: &str, missing: Finding) -> Finding {

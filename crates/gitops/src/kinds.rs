@@ -136,9 +136,13 @@ pub(crate) const FLUX_2_8: &[Kinds] = &[kinds("notification.toolkit.fluxcd.io", 
 /// What Flux serves with its source-watcher.
 pub const SOURCE_WATCHER: &[Kinds] = &[kinds("source.extensions.fluxcd.io", "v1beta1", "ArtifactGenerator")];
 
-/// What Flux 2.9 serves, too, with its controllers for image tags.
-pub const IMAGE_AUTOMATION: &[Kinds] =
+/// What Flux serves, too, with its controllers for image tags.
+pub(crate) const IMAGE_AUTOMATION: &[Kinds] =
     &[kinds("image.toolkit.fluxcd.io", "v1", "ImagePolicy ImageRepository ImageUpdateAutomation")];
+
+/// What these serve in Flux 2.8, too, and in 2.9 no more.
+pub(crate) const IMAGE_AUTOMATION_2_8: &[Kinds] =
+    &[kinds("image.toolkit.fluxcd.io", "v1beta2", "ImagePolicy ImageRepository ImageUpdateAutomation")];
 
 /// Charts that bring kinds of their own: the chart, and what it serves.
 const CHARTS: &[(&str, &[Kinds])] = &[

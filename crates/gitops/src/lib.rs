@@ -22,9 +22,7 @@ mod yaml;
 
 pub use flux::{Forest, Group, build};
 pub use judge::{Code, Finding, Severity, Taken, Verdict, World, judge};
-pub use kinds::{
-    Component, EXTERNAL_SECRETS, FLUX, IMAGE_AUTOMATION, Kinds, LONGHORN, METALLB, SOURCE_WATCHER, Served,
-};
+pub use kinds::{Component, EXTERNAL_SECRETS, FLUX, Kinds, LONGHORN, METALLB, SOURCE_WATCHER, Served};
 pub use kustomize::BuildError;
 pub use object::{Object, Reference};
 pub use substitute::{SubstituteError, substitute};

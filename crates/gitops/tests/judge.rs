@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 
 use castle_gitops::{
-    Code, EXTERNAL_SECRETS, FLUX, IMAGE_AUTOMATION, LONGHORN, METALLB, Severity, Tree, Verdict, World, judge,
+    Code, EXTERNAL_SECRETS, FLUX, LONGHORN, METALLB, SOURCE_WATCHER, Severity, Tree, Verdict, World, judge,
 };
 use support::fixtures::{Fixture, world};
 use support::folder;
@@ -59,15 +59,15 @@ fn components_serve_what_their_manifests_define() {
     }
 }
 
-/// The same for the kinds of image automation, in a release that has them in one file with all others.
+/// The same for Flux 2.8, whose release has all controllers in one file.
 #[test]
-fn image_automation_serves_what_its_manifests_define() {
+fn flux_2_8_serves_what_its_manifests_define() {
     let Some(manifests) = support::mirror("flux-v2.8.8-install.yaml") else { return };
-    let (mut by_table, mut by_manifests) = (World::new(""), World::new(""));
+    let (mut by_table, mut by_manifests) = (World::new("").with_flux(2, 8).with_image_automation(), World::new(""));
+    by_table.install(&FLUX);
+    by_table.served.add_all(SOURCE_WATCHER);
     by_manifests.apply("flux", &manifests).unwrap();
-    by_table.served = by_manifests.served.clone();
-    by_table.served.add_all(IMAGE_AUTOMATION);
-    assert_eq!(by_table.served, by_manifests.served, "the table adds nothing that is not there");
+    assert_eq!(by_table.served, by_manifests.served);
     let fixture = "kind-not-served-image-automation.txt";
     for (world, findings) in [(world(""), 1), (by_image_automation(), 0)] {
         assert_eq!(judged(fixture, &world).0.findings.len(), findings);
@@ -75,9 +75,7 @@ fn image_automation_serves_what_its_manifests_define() {
 }
 
 fn by_image_automation() -> World {
-    let mut world = world("");
-    world.served.add_all(IMAGE_AUTOMATION);
-    world
+    world("").with_image_automation()
 }
 
 /// Goal: a mistake that was made many times is told once, with all its places. Method: each of them three times.

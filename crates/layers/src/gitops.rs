@@ -43,6 +43,8 @@ const LOOKS: &str = "1m";
 const REPAIRS: &str = "10m";
 /// How soon it tries again what failed. By default it would wait as long as for a repair.
 const RETRIES: &str = "30s";
+/// The label of ConfigMaps and Secrets whose changes Flux acts on at once.
+const WATCHED: (&str, &str) = ("reconcile.fluxcd.io/watch", "Enabled");
 
 /// The part of the Secret with the authority of the repository's server.
 const AUTHORITY: &str = "ca.crt";
@@ -157,6 +159,13 @@ fn metadata(name: &str) -> Value {
     json!({"name": name, "namespace": FLUX_SYSTEM})
 }
 
+/// The same for what Kustomizations read: Flux acts on a change at once.
+fn watched(name: &str) -> Value {
+    let mut metadata = metadata(name);
+    metadata["labels"] = json!({WATCHED.0: WATCHED.1});
+    metadata
+}
+
 fn secret(name: &str, data: &BTreeMap<String, String>) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata(name), "data": data})
 }
@@ -164,7 +173,7 @@ fn secret(name: &str, data: &BTreeMap<String, String>) -> Value {
 /// What Flux needs before it follows anything: values, the credential, and the key.
 fn inputs(inside: &Inside<'_>, repository: &Repository) -> Vec<Object> {
     let mut values = vec![json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(VARIABLES), "data": variables(inside.castle),
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": watched(VARIABLES), "data": variables(inside.castle),
     })];
     let authority = repository.authority.as_ref();
     let authority_part = authority.map(|pem| (AUTHORITY.to_owned(), STANDARD.encode(pem)));
@@ -191,7 +200,9 @@ fn inputs(inside: &Inside<'_>, repository: &Repository) -> Vec<Object> {
     }
     if let Some(key) = &repository.age_key {
         let data = BTreeMap::from([("castle.agekey".to_owned(), credential::encode(key))]);
-        values.push(secret(AGE_KEY, &data));
+        let mut made = secret(AGE_KEY, &data);
+        made["metadata"] = watched(AGE_KEY);
+        values.push(made);
     }
     values.into_iter().filter_map(Object::new).collect()
 }
@@ -214,7 +225,8 @@ fn sync(inside: &Inside<'_>, gitops: &Gitops, repository: &Repository) -> Vec<Ob
         "interval": REPAIRS, "retryInterval": RETRIES, "timeout": "5m", "prune": true,
         "path": if path.is_empty() { "./".to_owned() } else { format!("./{path}") },
         "sourceRef": {"kind": "GitRepository", "name": FLUX_SYSTEM},
-        "postBuild": {"substituteFrom": [{"kind": "ConfigMap", "name": VARIABLES}]},
+        // The values themselves, too: with others it is another generation, and what was applied with those before is not taken for the newest.
+        "postBuild": {"substituteFrom": [{"kind": "ConfigMap", "name": VARIABLES}], "substitute": variables(inside.castle)},
     });
     if repository.age_key.is_some() {
         kustomization["decryption"] = json!({"provider": "sops", "secretRef": {"name": AGE_KEY}});

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use castle_components::pins::pin;
 use castle_engine::{Class, Fault};
 use castle_gitops::git::GitError;
-use castle_gitops::{FLUX, IMAGE_AUTOMATION, SOURCE_WATCHER, Taken, World};
+use castle_gitops::{FLUX, SOURCE_WATCHER, Taken, World};
 use castle_kubernetes::model::Object;
 use castle_secrets::Secret;
 use castle_spec::model::ComponentOwner;
@@ -74,7 +74,7 @@ pub fn world(castle: &Castle, given: &Given<'_>) -> World {
     }
     if let Some(gitops) = &castle.gitops {
         if gitops.image_automation.value {
-            world.served.add_all(IMAGE_AUTOMATION);
+            world = world.with_image_automation();
         }
         if gitops.ca.is_some() {
             world.give_secret(FLUX_SYSTEM);

@@ -113,6 +113,8 @@ pub(crate) enum Obtained {
     Unavailable(String),
     /// The time for building peers is used up. What was compiled so far is kept by Go, so the next run comes further.
     Late(String),
+    /// It has to be on this machine, is not, and nothing here can bring it.
+    Absent(String),
 }
 
 /// How long peers that are not in the cache yet may take to be built, all of them together.
@@ -173,7 +175,11 @@ impl Peer {
     /// The folder with the peer, made on first use and found again by what it is made of.
     pub(crate) fn obtain(&self, budget: &Budget) -> Result<Obtained> {
         if let Some(tool) = self.tools().iter().find(|tool| !shell::exists(tool)) {
-            return Ok(Obtained::Unavailable(format!("{} needs {tool}, which is not on this machine", self.name)));
+            let why = format!("{} needs {tool}, which is not on this machine", self.name);
+            return Ok(match self.recipe {
+                Recipe::Installed { .. } => Obtained::Absent(format!("{why}, and which castle cannot bring")),
+                _ => Obtained::Unavailable(why),
+            });
         }
         let folder = cache()?.join(format!("{}-{}", self.name, self.fingerprint()?));
         // Written last: a build that was cut off leaves nothing that looks finished.
@@ -401,6 +407,16 @@ fn module_program(budget: &Budget, module: &str, version: &str, to: &Path) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_to_be_installed_and_is_not_is_told_and_no_failure() {
+        let peer = Peer { name: "none", recipe: Recipe::Installed { programs: &["no-such-program-anywhere"] } };
+        let Obtained::Absent(why) = peer.obtain(&Budget::unlimited()).unwrap() else { panic!("it is not there") };
+        assert_eq!(
+            why,
+            "none needs no-such-program-anywhere, which is not on this machine, and which castle cannot bring"
+        );
+    }
 
     #[test]
     fn a_program_that_the_budget_has_ended_has_spent_it() {

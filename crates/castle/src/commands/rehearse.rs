@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::doors::Doors;
 use crate::output::{Exit, Printer, table};
-use crate::rehearsal::{Broken, Edit, Rehearsed, Script, rehearse as try_worlds};
+use crate::rehearsal::{Broken, Edit, Rehearsed, Script, rehearse_beside as try_worlds};
 use crate::stand::Trouble;
 
 /// How many worlds are tried at once.
@@ -53,7 +53,11 @@ pub(crate) async fn rehearse(args: &RehearseArgs, doors: &Doors, printer: &mut P
         if refused.is_some() {
             break;
         }
-        for rehearsed in try_worlds(&script, seeds).map_err(|error| Trouble::of(&error))? {
+        let lived = {
+            let _at = doors.at(living(seeds));
+            try_worlds(&script, seeds).await.map_err(|error| Trouble::of(&error))?
+        };
+        for rehearsed in lived {
             if let Some(refusal) = &rehearsed.refused {
                 refused = Some(refusal.clone());
                 continue;
@@ -66,6 +70,12 @@ pub(crate) async fn rehearse(args: &RehearseArgs, doors: &Doors, printer: &mut P
         return Ok(refusal(&script, args, exit, &why, printer));
     }
     Ok(conclude(&script, args, &worlds, printer))
+}
+
+/// What it is at: `living through the worlds 1, 2`.
+fn living(seeds: &[u64]) -> String {
+    let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+    format!("living through the worlds {}", seeds.join(", "))
 }
 
 /// Tells that `castle up` would not begin with this file: there is nothing to rehearse, and no promise is broken.

@@ -6,7 +6,7 @@ use std::path::Path;
 use castle_kubernetes::client::Mode;
 use castle_kubernetes::model::Object;
 use castle_rehearsal::{Loss, Moment};
-use futures_util::future::join;
+use futures_util::future::{FutureExt, join};
 use serde_json::json;
 
 use super::fixture::{SMALL, blue, in_a_world, person, script, written, written_with};
@@ -35,6 +35,17 @@ fn a_castle_on_proxmox_is_rehearsed_without_its_secrets() {
         assert!(memory.iter().all(|change| rehearsed.story.contains(change)), "{}", rehearsed.story);
     }
     assert!(script.left_out.iter().any(|what| what.starts_with("your secrets")), "{:?}", script.left_out);
+}
+
+/// A world takes minutes, in which the verb says what it is at, and hears Ctrl-C.
+#[test]
+fn whoever_waits_for_worlds_can_do_something_else_meanwhile() {
+    let (script, runtime) = (written(&blue(1, "none")), tokio::runtime::Builder::new_current_thread().build().unwrap());
+    runtime.block_on(async {
+        let mut worlds = std::pin::pin!(rehearse_beside(&script, &[1]));
+        assert!((&mut worlds).now_or_never().is_none());
+        assert_eq!(worlds.await.unwrap()[0].broken, []);
+    });
 }
 
 /// An ISO that the file names is there, as it is at home; on a storage of its own, too.

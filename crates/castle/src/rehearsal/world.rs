@@ -12,6 +12,7 @@ use castle_engine::{Outcome, StepId, What};
 use castle_layers::{cluster, gitops};
 use castle_rehearsal::{Chance, Loss, Moment, VirtualClock, in_virtual_time};
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 use super::changes::{edited, etcds, losable};
 use super::life::{At, Kill, Life, Told};
@@ -89,7 +90,21 @@ pub(crate) fn rehearse(script: &Arc<Script>, seeds: &[u64]) -> io::Result<Vec<Re
     meddled(script, seeds, &|_| ())
 }
 
-/// The same, where `meddle` may do something to each world at its beginning.
+/// The same, while whoever waits for them does something else: a verb is not silent for as long as a world takes.
+///
+/// # Errors
+///
+/// As [`rehearse`].
+pub(crate) async fn rehearse_beside(script: &Arc<Script>, seeds: &[u64]) -> io::Result<Vec<Rehearsed>> {
+    let (tell, told) = oneshot::channel();
+    let (script, own) = (script.clone(), seeds.to_vec());
+    let work = move || drop(tell.send(rehearse(&script, &own)));
+    std::thread::Builder::new().spawn(work)?;
+    told.await
+        .unwrap_or_else(|_| Err(io::Error::other(format!("castle itself failed in the worlds of seeds {seeds:?}"))))
+}
+
+/// The same as [`rehearse`], where `meddle` may do something to each world at its beginning.
 pub(super) fn meddled(
     script: &Arc<Script>,
     seeds: &[u64],

@@ -34,6 +34,22 @@ const AUDITD: Parts = &[(
     "{\"id\":\"auditd\", \"state\":\"Running\", \"events\":{\"events\":[{\"msg\":\"Starting service\", \"state\":\"Starting\", \"ts\":\"<X>\"}, {\"msg\":\"Running pre state\", \"state\":\"Preparing\", \"ts\":\"<X>\"}, {\"msg\":\"Creating service runner\", \"state\":\"Preparing\", \"ts\":\"<X>\"}, {\"msg\":\"Service started as goroutine\", \"state\":\"Running\", \"ts\":\"<X>\"}, {\"msg\":\"Health check successful\", \"state\":\"Running\", \"ts\":\"<X>\"}]}, \"health\":{\"healthy\":true, \"lastChange\":\"<X>\"}}, {\"id\":\"containerd\"",
 )];
 
+/// What the first bytes of a node's HTTP/2 differ in.
+pub(crate) struct OfFirstBytes {
+    /// The setting that ours alone sends: `SETTINGS_MAX_HEADER_LIST_SIZE`.
+    pub(crate) ours: u16,
+    /// How many bytes the recorded one sent besides: a head and the number of a `WINDOW_UPDATE` of the connection.
+    pub(crate) theirs: usize,
+    pub(crate) why: &'static str,
+}
+
+pub(crate) const FIRST_BYTES: OfFirstBytes = OfFirstBytes {
+    ours: 6,
+    theirs: 9 + 4,
+    why: "the vendor's library widens the window of a connection before it is spoken to, and ours once it is; ours tells how long headers may be, \
+          the vendor's does not. Neither changes what a client may send or gets",
+};
+
 pub(crate) const DIFFERENCES: &[Difference] = &[
     differs(
         MAINTENANCE,

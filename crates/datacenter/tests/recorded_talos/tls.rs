@@ -23,6 +23,7 @@ use x509_parser::oid_registry::OID_SIG_ED25519;
 use x509_parser::prelude::GeneralName;
 
 use crate::castle::{Castle, Wanted};
+use crate::differences::FIRST_BYTES;
 use crate::site::IMAGE;
 use crate::{AS_CONTROL_PLANE, IN_MAINTENANCE};
 
@@ -225,10 +226,8 @@ async fn hold_older(address: &str, lines: &mut Lines<'_>) {
 async fn hold_unnamed(address: &str, identity: Option<(Vec<u8>, Vec<u8>)>, lines: &mut Lines<'_>) {
     const HEAD: usize = 9;
     const SETTING: usize = 6;
-    const WINDOW: usize = HEAD + 4;
     const INITIAL_WINDOW: u16 = 4;
     const MAX_FRAME: u16 = 5;
-    const MAX_HEADERS: u16 = 6;
     let first = shake(address, &[&TLS13], identity, false).await.unwrap().first.unwrap();
     let (head, settings) = first.split_at(HEAD);
     assert_eq!((head[3], usize::from(head[2])), (4, settings.len()), "one frame of settings: {first:?}");
@@ -237,11 +236,12 @@ async fn hold_unnamed(address: &str, identity: Option<(Vec<u8>, Vec<u8>)>, lines
         (number, u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]))
     };
     let mut settings: Vec<_> = settings.chunks(SETTING).map(read).collect();
-    // Ours tells how long headers may be; the vendor's does not, and widens the window of the connection before it is spoken to.
-    settings.retain(|(number, _)| *number != MAX_HEADERS);
+    let told = settings.len();
+    settings.retain(|(number, _)| *number != FIRST_BYTES.ours);
+    assert_eq!(settings.len() + 1, told, "take it from the list: {}", FIRST_BYTES.why);
     settings.sort_unstable();
     assert_eq!(settings, [(INITIAL_WINDOW, 65_535 * 32), (MAX_FRAME, 16_384)]);
-    let bytes = HEAD + SETTING * settings.len() + WINDOW;
+    let bytes = HEAD + SETTING * settings.len() + FIRST_BYTES.theirs;
     assert_eq!(lines.take("tls: no alpn"), format!("tls: no alpn: read {bytes} <nil>"));
 }
 

@@ -266,7 +266,8 @@ fn variables_of(kustomization: &Object, ground: &Ground<'_>) -> (Variables, Vec<
             // It will be there, and only the cluster will know what is in it.
             None if ground.made.has(&kind, &namespace, &name) => variables.is_open = true,
             None if source.get("optional").and_then(Value::as_bool) == Some(true) => {
-                variables.is_open |= !ground.is_whole || possible_maker(&ground.found, &kind, &namespace).is_some();
+                variables.is_open |=
+                    !ground.is_whole || possible_maker(&ground.found, &kind, &namespace, &|_, _| false).is_some();
             }
             None => {
                 missing.push((format!("/spec/postBuild/substituteFrom/{index}"), kind, name));

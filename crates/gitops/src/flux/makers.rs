@@ -145,25 +145,35 @@ fn is_certified(ingress: &Object) -> bool {
     annotations.is_some_and(|all| all.keys().any(|key| key.starts_with("cert-manager.io/")))
 }
 
-/// Something that may make an object of this kind in a namespace (none for what has none), of which nobody here knows.
-pub(crate) fn possible_maker(forest: &Forest, kind: &str, namespace: &str) -> Option<String> {
-    possible_maker_besides(forest, kind, namespace, &|_, _| false)
+/// Something that may make an object that nobody is seen to make.
+#[derive(Clone, Debug)]
+pub(crate) struct Maker {
+    pub(crate) name: String,
+    /// Whether nothing speaks for it but that castle does not know what it brings: charts seldom bring namespaces, stores, or what is Flux's.
+    pub(crate) is_unlikely: bool,
 }
 
-/// The same, without what itself waits for it.
-pub(crate) fn possible_maker_besides(
+impl Maker {
+    pub(crate) fn likely(name: String) -> Self {
+        Self { name, is_unlikely: false }
+    }
+}
+
+/// Something that may make an object of this kind in a namespace (none for what has none), of which nobody here knows, and which does not wait for it
+/// itself. Who is likely to is told first.
+pub(crate) fn possible_maker(
     forest: &Forest,
     kind: &str,
     namespace: &str,
     waits: &dyn Fn(&Group, &Object) -> bool,
-) -> Option<String> {
+) -> Option<Maker> {
     // Charts bring Secrets and ConfigMaps for themselves; namespaces, stores and what is Flux's may be for others.
     let is_for_others = !["ConfigMap", "Secret"].contains(&kind);
     if OF_THE_SYSTEM.contains(&namespace) && !is_for_others {
-        return Some("Kubernetes".to_owned());
+        return Some(Maker::likely("Kubernetes".to_owned()));
     }
-    let all = forest.objects().filter(|(group, object)| !waits(group, object)).map(|(_, object)| object);
-    let custom = all.into_iter().find(|object| {
+    let all = || forest.objects().filter(|(group, object)| !waits(group, object)).map(|(_, object)| object);
+    let is_maker = |object: &Object| {
         let reference = object.reference();
         let target = object.text("/spec/targetNamespace");
         let is_release = object.is(HELM, "HelmRelease") && !is_elsewhere(object);
@@ -174,12 +184,20 @@ pub(crate) fn possible_maker_besides(
         // Operators make namespaces of objects in others.
         let makes_namespace = kind == "Namespace" && !is_of_chart(api);
         match (is_release, is_for_others) {
-            (true, true) => !is_of_its_own(forest, object),
+            (true, true) => is_given_more(object),
             (true, false) => place == namespace,
             (false, _) => is_custom && (is_everywhere || place == namespace || makes_namespace),
         }
-    });
-    custom.map(|object| object.reference().to_string()).or_else(|| possible_program(forest, kind, namespace, waits))
+    };
+    let likely = all().find(|object| is_maker(object)).map(|object| object.reference().to_string());
+    let likely = likely.or_else(|| possible_program(forest, kind, namespace, waits)).map(Maker::likely);
+    likely.or_else(|| {
+        let is_unknown = |object: &&Object| {
+            object.is(HELM, "HelmRelease") && !is_elsewhere(object) && !is_of_its_own(forest, object)
+        };
+        let release = all().find(is_unknown).filter(|_| is_for_others)?;
+        Some(Maker { name: release.reference().to_string(), is_unlikely: true })
+    })
 }
 
 /// A program of the repository that may create an object of this kind in a namespace (none for what has none), and does not wait for it.
@@ -207,10 +225,15 @@ fn is_named(account: &Object, subject: &Value) -> bool {
 
 /// Whether a release is of a chart that is known, and is given nothing that the chart does not have.
 pub(crate) fn is_of_its_own(forest: &Forest, release: &Object) -> bool {
-    let values = release.value.pointer("/spec/values").and_then(Value::as_object);
-    let is_given_more = values.is_some_and(|values| values.keys().any(|key| EXTRA.contains(&key.as_str())));
     let is_known = forest.chart(release).is_some_and(|chart| of_chart(&chart).is_some());
-    is_known && !is_given_more && release.list("/spec/valuesFrom").next().is_none()
+    is_known && !is_given_more(release)
+}
+
+/// Whether a release is given objects beside those of its chart, or values that nobody here has read.
+fn is_given_more(release: &Object) -> bool {
+    let values = release.value.pointer("/spec/values").and_then(Value::as_object);
+    let has_objects = values.is_some_and(|values| values.keys().any(|key| EXTRA.contains(&key.as_str())));
+    has_objects || release.list("/spec/valuesFrom").next().is_some()
 }
 
 /// Whom a binding lets create such objects in a namespace: then they may do so as they like.

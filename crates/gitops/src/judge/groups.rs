@@ -1,7 +1,7 @@
 //! The Kustomizations themselves: whether they can be built, in which order, and how they go on after a failure.
 
 use super::{Case, Code, Finding, unless_made_by};
-use crate::flux::{Group, KUSTOMIZE, folder, possible_maker_besides};
+use crate::flux::{Group, KUSTOMIZE, folder, possible_maker};
 use crate::kustomize::{FILES, Note};
 use crate::object::Object;
 use crate::substitute::is_unknown;
@@ -84,7 +84,9 @@ fn built(case: &Case<'_>, group: &Group, found: &mut Vec<Finding>) {
             format!("variables come from {what}, which neither castle nor the repository makes"),
             "make it, correct the name, or write optional: true",
         );
-        found.push(case.unless_made(own, pointer, (kind, &namespace, name), missing.because(&what)));
+        // Nothing of the Kustomization is there before.
+        let waits = |other: &Group, _: &Object| other.reference() == own.reference();
+        found.push(case.unless_made(own, pointer, (kind, &namespace, name), missing.because(&what), &waits));
     }
     for note in group.notes.iter().filter(|_| !group.is_foreign) {
         let why = match note.hides {
@@ -127,9 +129,12 @@ fn dropped(case: &Case<'_>, group: &Group, found: &mut Vec<Finding>) {
     }
     let Some(folder) = folder(own).filter(|_| !group.is_foreign) else { return };
     let within = if folder.is_empty() { String::new() } else { format!("{folder}/") };
-    let has_file = FILES.iter().any(|name| case.tree.file(&format!("{within}{name}")).is_some());
+    let is_file = |path: &str| FILES.iter().any(|name| case.tree.file(&format!("{path}{name}")).is_some());
     for link in case.tree.links_below(&folder) {
-        let name = link.rsplit('/').next().unwrap_or(link);
+        let (above, name) = link.rsplit_once('/').map_or(("", link), |(_, name)| (link.trim_end_matches(name), name));
+        // A folder with a kustomization file is taken by that file, wherever below it is.
+        let ends = above.match_indices('/').map(|(at, _)| at + 1).filter(|end| *end > within.len());
+        let has_file = is_file(&within) || ends.into_iter().any(|end| is_file(&above[..end]));
         let is_meant = name.ends_with(".yaml") || name.ends_with(".yml") || !name.contains('.');
         // What a kustomization file names and is not there stops the build; what it does not name nobody misses.
         if !is_meant || (has_file && !FILES.contains(&name)) {
@@ -165,7 +170,7 @@ fn depends(case: &Case<'_>, group: &Group, found: &mut Vec<Finding>) {
         );
         let what = (needed.kind.as_str(), needed.namespace.as_str(), needed.name.as_str());
         let waits = |group: &Group, _: &Object| group.depends_on().any(|(_, theirs)| theirs == needed);
-        let maker = possible_maker_besides(case.forest, &needed.kind, &needed.namespace, &waits);
+        let maker = possible_maker(case.forest, &needed.kind, &needed.namespace, &waits);
         let missing = missing.because(needed.to_string());
         found.push(unless_made_by((case.unread.as_deref(), maker), own, &pointer, what, missing));
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Case, Code, Finding, unless_made_by};
-use crate::flux::{Group, HELM, is_elsewhere, possible_maker_besides};
+use crate::flux::{Group, HELM, is_elsewhere, possible_maker};
 use crate::object::Object;
 use crate::substitute::is_unknown;
 
@@ -42,7 +42,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
                         format!("add a Namespace {namespace} to {}", group.name()),
                     );
                     let lies_in_it = |_: &Group, other: &Object| other.reference().namespace == namespace;
-                    let maker = possible_maker_besides(case.forest, "Namespace", "", &lies_in_it);
+                    let maker = possible_maker(case.forest, "Namespace", "", &lies_in_it);
                     let (unread, missing) = (case.unread.as_deref(), missing.because(&namespace));
                     unless_made_by((unread, maker), object, pointer, ("Namespace", "", &namespace), missing)
                 }

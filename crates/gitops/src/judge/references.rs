@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Case, Code, Finding};
-use crate::flux::{Made, PROGRAMS};
+use crate::flux::{Group, HELM, Made, PROGRAMS};
 use crate::object::Object;
 use crate::substitute::is_unknown;
 
@@ -159,6 +159,11 @@ fn pods(spec: &Value, place: &str, add: &mut Take<'_>) {
 
 fn missing(case: &Case<'_>, object: &Object, need: &Need) -> Finding {
     let Need { kind, namespace, name, pointer, weight } = need;
+    // A release is not installed before its values are there.
+    let waits = |_: &Group, other: &Object| {
+        let is_same = |theirs: &Need| (theirs.kind, &theirs.namespace, &theirs.name) == (*kind, namespace, name);
+        other.is(HELM, "HelmRelease") && needs(other).iter().any(is_same)
+    };
     if kind.ends_with("Store") {
         let stores: Vec<&str> = case.world.stores.iter().map(String::as_str).collect();
         let fix = match stores.as_slice() {
@@ -172,7 +177,7 @@ fn missing(case: &Case<'_>, object: &Object, need: &Need) -> Finding {
         let why =
             format!("reads from {kind} {name}, which neither castle nor the repository makes: the secret never syncs");
         let finding = Finding::of(Code::StoreMissing, object, pointer, why, fix).because(format!("{namespace}/{name}"));
-        return case.unless_made(object, pointer, (kind, namespace, name), finding);
+        return case.unless_made(object, pointer, (kind, namespace, name), finding, &waits);
     }
     let (code, ends) = match (*kind, weight) {
         ("Secret", Weight::Wanted) => {
@@ -190,5 +195,5 @@ fn missing(case: &Case<'_>, object: &Object, need: &Need) -> Finding {
     };
     let why = format!("needs {kind} {name} in {namespace}, which neither castle nor the repository makes: {ends}");
     let finding = Finding::of(code, object, pointer, why, fix).because(format!("{kind} {namespace}/{name}"));
-    case.unless_made(object, pointer, (kind, namespace, name), finding)
+    case.unless_made(object, pointer, (kind, namespace, name), finding, &waits)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::order::cycles;
 use super::{Case, Code, Finding, unless_made_by};
-use crate::flux::{Group, HELM, possible_maker_besides};
+use crate::flux::{Group, HELM, possible_maker};
 use crate::object::{Object, Reference};
 use crate::substitute::is_unknown;
 
@@ -65,12 +65,10 @@ fn unknown(
     };
     let why = format!("waits for {needed}, which does not exist: it stays at DependencyNotReady for ever");
     let missing = Finding::of(Code::DependsOnUnknown, release, &pointer, why, fix).because(needed.to_string());
-    // One of the same name in another namespace is not there by what nobody read.
-    if elsewhere.is_some() {
-        return missing;
-    }
     let what = (needed.kind.as_str(), needed.namespace.as_str(), needed.name.as_str());
     let waits = |_: &Group, other: &Object| other.kind() == needed.kind && depends_on(other).any(|it| it == *needed);
-    let maker = possible_maker_besides(case.forest, &needed.kind, &needed.namespace, &waits);
+    // Where one of the same name is in another namespace, that is what was meant, and no chart's.
+    let maker = || possible_maker(case.forest, &needed.kind, &needed.namespace, &waits);
+    let maker = if elsewhere.is_none() { maker() } else { None };
     unless_made_by((case.unread.as_deref(), maker), release, &pointer, what, missing)
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::world::define;
 use super::{Case, Code, Finding, unless_made_by};
-use crate::flux::{Forest, Group, is_of_its_own, possible_program};
+use crate::flux::{Forest, Group, Maker, is_of_its_own, possible_program};
 use crate::kinds::{Served, may_serve, of_chart};
 use crate::object::Object;
 use crate::substitute::is_unknown;
@@ -172,7 +172,7 @@ fn not_served(case: &Case<'_>, providers: &Providers<'_>, object: &Object) -> Op
     if api.ends_with(".fluxcd.io") || charts.is_empty() {
         let definition = format!("of {kind} in {version}");
         let wanted = ("CustomResourceDefinition", "", definition.as_str());
-        let program = || possible_program(case.forest, wanted.0, wanted.1, &|_, _| false);
+        let program = || possible_program(case.forest, wanted.0, wanted.1, &|_, _| false).map(Maker::likely);
         let program = if api.ends_with(".fluxcd.io") || leaving_out.is_some() { None } else { program() };
         return Some(unless_made_by((case.unread.as_deref(), program), object, "/apiVersion", wanted, unserved));
     }

@@ -1,7 +1,7 @@
 //! Sources: whoever builds or installs from one must name one that is there, in the namespace that it is in.
 
 use super::{Case, Code, Finding, unless_made_by};
-use crate::flux::{Group, HELM, SOURCE, possible_maker_besides, source};
+use crate::flux::{Group, HELM, SOURCE, possible_maker, source};
 use crate::object::{Object, Reference};
 use crate::substitute::is_unknown;
 
@@ -92,17 +92,13 @@ fn missing(case: &Case<'_>, object: &Object, pointer: &str, from: &Reference) ->
     };
     let why = format!("comes from {from}, which does not exist: nothing of it is applied");
     let finding = Finding::of(Code::SourceMissing, object, pointer, why, fix).because(from.to_string());
-    // One of the same name in another namespace is not there by what nobody read.
-    Some(match elsewhere {
-        Some(_) => finding,
-        None => {
-            // Nor does a Kustomization whose own source is not there excuse itself.
-            let unread = case.forest.unread_besides(&|group| is_astray(case, group));
-            let unread = unread.or_else(|| case.world.unread.first().cloned());
-            let what = (from.kind.as_str(), from.namespace.as_str(), from.name.as_str());
-            let is_stuck = |_: &Group, other: &Object| named(other).iter().any(|(_, theirs)| !is_there(case, theirs));
-            let maker = possible_maker_besides(case.forest, &from.kind, &from.namespace, &is_stuck);
-            unless_made_by((unread.as_deref(), maker), object, pointer, what, finding)
-        }
-    })
+    // A Kustomization whose own source is not there does not excuse itself.
+    let unread = case.forest.unread_besides(&|group| is_astray(case, group));
+    let unread = unread.or_else(|| case.world.unread.first().cloned());
+    let what = (from.kind.as_str(), from.namespace.as_str(), from.name.as_str());
+    let is_stuck = |_: &Group, other: &Object| named(other).iter().any(|(_, theirs)| !is_there(case, theirs));
+    // Where one of the same name is in another namespace, that is what was meant, and no chart's.
+    let maker = || possible_maker(case.forest, &from.kind, &from.namespace, &is_stuck);
+    let maker = if elsewhere.is_none() { maker() } else { None };
+    Some(unless_made_by((unread.as_deref(), maker), object, pointer, what, finding))
 }

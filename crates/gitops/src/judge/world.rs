@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::Taken;
 use crate::flux::{PROGRAMS, Source, Sources, add_sources};
-use crate::kinds::{ApiServer, COMPONENTS, Component, FLUX_2_8, Served, has_to_do_with};
+use crate::kinds::{
+    ApiServer, COMPONENTS, Component, FLUX_2_8, IMAGE_AUTOMATION, IMAGE_AUTOMATION_2_8, Served, has_to_do_with,
+};
 use crate::object::{Object, Reference};
 use crate::yaml::{self, YamlError};
 
@@ -110,6 +112,16 @@ impl World {
         self.flux = format!("{major}.{minor}");
         if self.is_lenient() {
             self.served.add_all(FLUX_2_8);
+        }
+        self
+    }
+
+    /// Says that Flux has its controllers for image tags.
+    #[must_use]
+    pub fn with_image_automation(mut self) -> Self {
+        self.served.add_all(IMAGE_AUTOMATION);
+        if self.is_lenient() {
+            self.served.add_all(IMAGE_AUTOMATION_2_8);
         }
         self
     }

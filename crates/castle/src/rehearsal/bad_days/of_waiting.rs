@@ -211,6 +211,59 @@ fn what_flux_refuses_for_good_ends_the_run() {
     });
 }
 
+/// Goal: what Flux will find when it tries again is waited for. Method: a Kustomization takes variables from a Secret that another one makes, without
+/// waiting for it; it is tried first.
+#[test]
+fn variables_that_come_a_little_later_are_waited_for() {
+    let file = full().replace("folder: gitops}", "folder: gitops, critical: {apps: 5m}}");
+    in_worlds(&written(&file), &SEEDS[..1], async |life| {
+        let gitops = life.script.file.with_file_name("gitops");
+        let write = |file: &str, text: String| life.disk().tamper(&gitops.join(file), text.into_bytes());
+        let kustomization = |name: &str, more: &str| {
+            format!(
+                "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {{name: {name}, namespace: flux-system}}\n\
+                 spec: {{interval: 10m, retryInterval: 30s, prune: true, path: ./{name}, {more}\
+                 sourceRef: {{kind: GitRepository, name: flux-system}}}}\n"
+            )
+        };
+        let from = "postBuild: {substituteFrom: [{kind: Secret, name: words}]}, ";
+        write("clusters/blue/apps.yaml", kustomization("apps", from));
+        write("clusters/blue/words.yaml", kustomization("words", ""));
+        let object = |kind: &str, place: &str, data: &str| {
+            format!("apiVersion: v1\nkind: {kind}\nmetadata: {{{place}}}\n{data}\n")
+        };
+        write("apps/hue.yaml", object("ConfigMap", "name: hue, namespace: default", "data: {hue: '${hue}'}"));
+        write("words/words.yaml", object("Secret", "name: words, namespace: flux-system", "stringData: {hue: teal}"));
+        let up = life.run(&["up"]).await;
+        let words = "is not ready (BuildFailed): post build failed for 'ConfigMap.v1.[noGrp]/hue': substitute from 'Secret/words' error";
+        hold(&up, Exit::Done, &[words]);
+        let hue = life.datacenter.object("blue", "configmaps", "default", "hue").unwrap();
+        assert_eq!(hue["data"]["hue"], "teal");
+    });
+}
+
+/// Goal: what was said of earlier variables is nobody's end. Method: a variable is missing, and then it is not; the commit stays the same.
+#[test]
+fn a_variable_that_was_missing_can_be_given() {
+    let file = full().replace("folder: gitops}", "folder: gitops, within: 3m}");
+    in_worlds(&written(&file), &SEEDS[..1], async |life| {
+        let word = life.script.file.with_file_name("gitops").join("clusters/blue/word.yaml");
+        let text =
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: word, namespace: default}\ndata: {hue: '${hue}'}\n";
+        life.disk().tamper(&word, text.as_bytes().to_vec());
+        let up = life.run(&["up", "--skip-preflight"]).await;
+        hold(&up, Exit::Failed, &["is not ready (BuildFailed)", "variable not set (strict mode): \"hue\""]);
+        let hue = |hue: &str| file.replace("within: 3m}", &format!("within: 3m, vars: {{hue: {hue}}}}}")).into_bytes();
+        for (colour, verbs) in [("teal", ["up", "--skip-preflight"]), ("navy", ["up", "--timeout=5m"])] {
+            life.disk().tamper(&life.script.file, hue(colour));
+            hold(&life.run(&verbs).await, Exit::Done, &[]);
+            // Flux has applied what is wanted now, and not just this commit.
+            let word = life.datacenter.object("blue", "configmaps", "default", "word").unwrap();
+            assert_eq!(word["data"]["hue"], colour);
+        }
+    });
+}
+
 /// Holds that verbs that only look take less than this.
 async fn glanced(life: &Life, words: &[&str]) {
     for verb in ["plan", "status"] {

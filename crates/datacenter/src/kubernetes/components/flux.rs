@@ -68,7 +68,7 @@ pub(super) fn concerns(state: &Flux, key: &Key) -> bool {
     key.0.ends_with(".toolkit.fluxcd.io")
         || &*key.0 == DEFINITIONS && key.2.ends_with(".toolkit.fluxcd.io")
         || &*key.0 == "pods" && key.2.contains("-controller-")
-        || &*key.0 == "secrets" && key.1.starts_with("flux")
+        || ["configmaps", "secrets"].contains(&&*key.0) && key.1.starts_with("flux")
         || state.turns.values().any(|turn| turn.waits.is_some())
 }
 

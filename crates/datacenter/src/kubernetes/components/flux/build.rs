@@ -27,30 +27,55 @@ pub(super) fn folder(kustomization: &Value) -> String {
     parts.join("/")
 }
 
-/// The objects of a Kustomization, with these variables.
+/// The objects of a Kustomization: built, and then given the variables, if they are there. Otherwise what the controller says of it.
 pub(super) fn objects(
     tree: &Tree,
     kustomization: &Value,
-    variables: &BTreeMap<String, String>,
+    variables: Result<BTreeMap<String, String>, String>,
 ) -> Result<Vec<Value>, String> {
     let mut own = kustomization.clone();
     value::set(&mut own, "spec.path", folder(kustomization));
-    if value::at(kustomization, "spec.postBuild").is_some() {
+    let post_build = own["spec"].as_object_mut().and_then(|spec| spec.remove("postBuild"));
+    let building = |own: &Value| castle_gitops::build(tree, &Object::written(own.clone(), "spec"));
+    let mut built = building(&own).map_err(|error| format!("kustomize build failed: {error}"))?;
+    if post_build.is_some_and(|it| !it.is_null()) {
+        let open = built.iter().find(|object| !is_closed(&object.value));
+        let variables = match (variables, open) {
+            (Ok(variables), _) => variables,
+            (Err(why), Some(first)) => return Err(format!("post build failed for '{}': {why}", named(first))),
+            (Err(_), None) => BTreeMap::new(),
+        };
         value::set(&mut own, "spec.postBuild", json!({ "substitute": variables }));
+        built = building(&own).map_err(|error| said(&built, &error))?;
     }
-    let built = castle_gitops::build(tree, &Object::written(own, "spec"));
-    built.map(|objects| objects.into_iter().map(|object| object.value).collect()).map_err(|error| said(&error))
+    Ok(built.into_iter().map(|object| object.value).collect())
 }
 
-/// What the controller says of a build that failed.
-fn said(error: &BuildError) -> String {
-    match error.what.strip_prefix("no value for ") {
+/// Whether an object is not to be given variables.
+fn is_closed(object: &Value) -> bool {
+    let places =
+        ["labels", "annotations"].map(|place| &object["metadata"][place]["kustomize.toolkit.fluxcd.io/substitute"]);
+    places.contains(&&json!("disabled"))
+}
+
+/// An object as the controller names it: `ConfigMap.v1.[noGrp]/a`.
+fn named(object: &Object) -> String {
+    let api = value::text(&object.value, "apiVersion");
+    let (group, version) = api.split_once('/').unwrap_or(("[noGrp]", api));
+    format!("{}.{version}.{group}/{}", object.kind(), object.name())
+}
+
+/// What the controller says of objects that could not be given their variables.
+fn said(built: &[Object], error: &BuildError) -> String {
+    let object = built.iter().find(|object| object.file == error.file && object.line("") == error.line);
+    let why = match error.what.strip_prefix("no value for ") {
         Some(names) => {
             let first = names.split(", ").next().unwrap_or(names);
-            format!("post build failed for '{}': envsubst error: variable not set (strict mode): {first:?}", error.file)
+            format!("envsubst error: variable substitution failed: variable not set (strict mode): {first:?}")
         }
-        None => format!("kustomize build failed: {error}"),
-    }
+        None => error.what.clone(),
+    };
+    format!("post build failed for '{}': {why}", object.map(named).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -82,20 +107,26 @@ mod tests {
         ]);
         let kustomization = json!({ "spec": { "path": "./top", "postBuild": { "substituteFrom": [] } } });
         let variables = BTreeMap::from([("colour".to_owned(), "green".to_owned())]);
-        let all = objects(&tree, &kustomization, &variables).unwrap();
+        let all = objects(&tree, &kustomization, Ok(variables)).unwrap();
         assert_eq!(all.len(), 2);
         assert_eq!(all[0]["data"]["k"], "green");
         assert!(all.iter().all(|object| value::namespace(object) == "blue"), "{all:?}");
         assert!(value::name(&all[1]).starts_with("made-"), "a generated name has a hash: {}", all[1]);
         let variables = BTreeMap::from([("other".to_owned(), "x".to_owned())]);
-        let missing = objects(&tree, &kustomization, &variables).unwrap_err();
-        assert!(missing.contains("variable not set (strict mode): \"colour\""), "{missing}");
+        let missing = objects(&tree, &kustomization, Ok(variables)).unwrap_err();
+        let why = "envsubst error: variable substitution failed: variable not set (strict mode): \"colour\"";
+        assert_eq!(missing, format!("post build failed for 'ConfigMap.v1.[noGrp]/a': {why}"));
+        let absent = objects(&tree, &kustomization, Err("substitute from 'Secret/x' error".to_owned())).unwrap_err();
+        assert_eq!(absent, "post build failed for 'ConfigMap.v1.[noGrp]/a': substitute from 'Secret/x' error");
     }
 
     #[test]
     fn what_cannot_be_built_says_where() {
         let tree = tree(&[("a/kustomization.yaml", "resources: [none.yaml]\n")]);
-        let why = objects(&tree, &json!({ "spec": { "path": "/a" } }), &BTreeMap::new()).unwrap_err();
-        assert!(why.starts_with("kustomize build failed: a/kustomization.yaml:1:"), "{why}");
+        for post_build in [json!(null), json!({ "substituteFrom": [] })] {
+            let own = json!({ "spec": { "path": "/a", "postBuild": post_build } });
+            let why = objects(&tree, &own, Err("no source".to_owned())).unwrap_err();
+            assert!(why.starts_with("kustomize build failed: a/kustomization.yaml:1:"), "{why}");
+        }
     }
 }

@@ -26,6 +26,9 @@ const TEN_MINUTES: Duration = Duration::from_secs(600);
 const HISTORY: usize = 5;
 /// How a message begins that tells of a folder that is not in the tree.
 const NO_FOLDER: &str = "kustomization path not found";
+const NO_ARTIFACT: &str = "Source artifact not found, retrying in 30s";
+/// The label of ConfigMaps and Secrets whose changes are seen at once by those that read them.
+const WATCHED: (&str, &str) = ("reconcile.fluxcd.io/watch", "Enabled");
 
 /// How a look ended.
 enum Ending {
@@ -70,7 +73,7 @@ impl Kube {
     fn turn_kustomization(&mut self, key: &Key, object: &Arc<Value>) {
         let source = self.source(object);
         let revision = self.components.flux.artifacts.get(&source).map(|(revision, _)| revision.clone());
-        let mark = format!("{} {}", mark(object), revision.clone().unwrap_or_default());
+        let mark = format!("{} {} {}", mark(object), revision.clone().unwrap_or_default(), self.watched(object));
         let now = self.now;
         let turn = self.components.flux.turns.entry(key.clone()).or_default();
         let waited = turn.waits.filter(|_| turn.mark == mark);
@@ -105,8 +108,8 @@ impl Kube {
             }
             Ending::Failed(reason, why) => {
                 let retry = span(object, "spec.retryInterval").unwrap_or(interval);
-                next =
-                    now + if ["DependencyNotReady", "ArtifactFailed"].contains(&reason) { DEPENDENCY } else { retry };
+                let is_early = reason == "DependencyNotReady" || why == NO_ARTIFACT;
+                next = now + if is_early { DEPENDENCY } else { retry };
                 self.say_failed(key, object, revision.as_deref(), reason, &why);
             }
         }
@@ -127,7 +130,7 @@ impl Kube {
                 let why = format!("GitRepository.source.toolkit.fluxcd.io {:?} not found", source.2);
                 return Ending::Failed("ArtifactFailed", why);
             }
-            return Ending::Failed("ArtifactFailed", "Source artifact not found, retrying in 30s".to_owned());
+            return Ending::Failed("ArtifactFailed", NO_ARTIFACT.to_owned());
         };
         if let Some(name) = self.unready_dependency(object) {
             return Ending::Failed("DependencyNotReady", format!("dependency '{name}' is not ready"));
@@ -137,7 +140,7 @@ impl Kube {
             let why = format!("{NO_FOLDER}: stat /tmp/kustomization-1/{path}: no such file or directory");
             return Ending::Failed("ArtifactFailed", why);
         }
-        let built = self.variables(object).and_then(|variables| build::objects(&tree, object, &variables));
+        let built = build::objects(&tree, object, self.variables(object));
         let objects = match built.and_then(|objects| self.adapted(object, objects)) {
             Ok(objects) => objects,
             Err(why) => return Ending::Failed("BuildFailed", why),
@@ -186,6 +189,21 @@ impl Kube {
         }
         own(&mut objects, object);
         Ok(objects)
+    }
+
+    /// The versions of the ConfigMaps and Secrets that a Kustomization reads and whose changes are seen at once.
+    fn watched(&self, object: &Value) -> String {
+        let from = value::items(object, "spec.postBuild.substituteFrom").iter();
+        let from = from.map(|from| (value::text(from, "kind"), value::text(from, "name")));
+        let key = ("Secret", value::text(object, "spec.decryption.secretRef.name"));
+        let all = from.chain([key]).filter_map(|(kind, name)| {
+            let collection = if kind == "Secret" { "secrets" } else { "configmaps" };
+            let known = self.get(collection, value::namespace(object), name)?;
+            let is_watched =
+                value::members(&known, "metadata.labels").any(|(key, word)| key == WATCHED.0 && *word == WATCHED.1);
+            is_watched.then(|| value::text(&known, "metadata.resourceVersion").to_owned())
+        });
+        all.collect::<Vec<_>>().join(",")
     }
 
     /// The variables that a Kustomization gives its objects.
@@ -288,7 +306,8 @@ impl Kube {
             if let Some(revision) = revision.filter(|_| !["DependencyNotReady", "ArtifactFailed"].contains(&reason)) {
                 value::set(object, "status.lastAttemptedRevision", revision);
             }
-            Self::observe(object);
+            // The generation is noted once it is applied.
+            Self::handled(object);
         });
         self.tell(CONTROLLER, object, false, reason, why);
     }
