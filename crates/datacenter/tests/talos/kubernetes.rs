@@ -1,10 +1,12 @@
 //! The Kubernetes API of control planes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use castle_datacenter::{Blueprint, CERTIFICATE_HEADER, Latencies};
 use castle_http::header::{HeaderName, HeaderValue};
 use castle_http::{Ask, Client, Endpoint, Method, Trust};
+use castle_seams::Clock;
 use castle_talos_api::common::Data;
 use castle_testbed::in_virtual_time;
 use futures_util::StreamExt;

@@ -225,7 +225,8 @@ fn control_planes_have_what_the_file_says() {
             let stays = node(&castle, "blue-cp-1")["spec"]["taints"].as_array().cloned().unwrap_or_default();
             let stays: Vec<Value> = stays.iter().filter(own).cloned().collect();
             let mine = json!({"key": "mine", "effect": "PreferNoSchedule"});
-            let taints = json!({"taints": [stays, vec![mine]].concat()});
+            let all = [stays, vec![mine]].concat();
+            let taints = json!({ "taints": all });
             amended(&castle, "blue-cp-1", ("labels", json!({"castle.dev/rack": "b"})), &taints).await;
             assert_eq!(
                 planned(&castle.plan().await),

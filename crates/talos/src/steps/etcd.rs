@@ -312,7 +312,7 @@ mod tests {
     /// Goal: a lost quorum is told from one that is found in a moment, also where the word for it does not come within the bound.
     #[test]
     fn one_that_has_been_unwell_for_long_has_looked_in_vain_though_it_does_not_say_so_in_time() {
-        let check = |unwell, sentence, is_starting| {
+        let check = |unwell: u64, sentence: &str, is_starting: bool| {
             let address = std::net::Ipv4Addr::LOCALHOST.into();
             let all = ["a", "b"].map(|name| Whom { name: name.to_owned(), address }).to_vec();
             let now = UNIX_EPOCH + Duration::from_secs(NOW);
