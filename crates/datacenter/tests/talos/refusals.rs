@@ -1,7 +1,9 @@
 //! What nodes refuse, and with which words.
 
+use std::time::Duration;
+
 use castle_datacenter::Blueprint;
-use castle_seams::{DialErrorKind, Target};
+use castle_seams::{Clock, DialErrorKind, Target};
 use castle_talos_api::machine::apply_configuration_request::Mode;
 use castle_talos_api::machine::{
     ApplyConfigurationRequest, EtcdMemberListRequest, EtcdRemoveMemberByIdRequest, RebootRequest, ResetRequest,
@@ -202,8 +204,8 @@ fn modes_do_what_they_say_in_each_version() {
             dry_run: true,
             ..ApplyConfigurationRequest::default()
         };
-        let told = node.machine().apply_configuration(dry(&files, Mode::Auto)).await.unwrap().into_inner();
-        assert!(told.messages[0].mode_details.starts_with("Dry run summary:"), "{told:?}");
+        let shown = node.machine().apply_configuration(dry(&files, Mode::Auto)).await.unwrap().into_inner();
+        assert!(shown.messages[0].mode_details.starts_with("Dry run summary:"), "{shown:?}");
         // Whoever asks what would be, and does not ask for a try, keeps what is tried.
         let held = async || node.resource("config", "MachineConfigs.config.talos.dev", "v1alpha1").await.unwrap();
         for (asked, stays) in [(Mode::Try, false), (Mode::Auto, true), (Mode::NoReboot, true), (Mode::Staged, true)] {
