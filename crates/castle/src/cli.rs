@@ -86,7 +86,7 @@ mod tests {
     /// What castle's sentences say of castle, gathered when it is built.
     const PHRASES: &str = include_str!(concat!(env!("OUT_DIR"), "/phrases.txt"));
     /// What follows its name where it is not told to do anything.
-    const PROSE: &str = "and another are as begins believe cannot changes could did does downloaded embedded examples free gave goes has in install installs is it \
+    const PROSE: &str = "a and another are as begins believe cannot changes could did does downloaded embedded examples free gave goes has in install installs is it \
                          itself keeps kept knows leaves looked mac makes may merges moves needs neither nor of on or other owns puts reads remembers sees since \
                          smaller starts still stopped survives takes that this to upgrades wants was will worked wrote";
 

@@ -64,8 +64,7 @@ fn only_the_castles_own_certificates_open_a_node() {
             (os.client("os:admin", |params| params.extended_key_usages.clear()), "tls: bad certificate"),
             (
                 os.client("os:admin", |params| {
-                    params.not_after =
-                        (std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_789_500_000)).into();
+                    params.not_after = (std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_789_500_000)).into();
                 }),
                 "tls: expired certificate",
             ),
