@@ -145,8 +145,8 @@ const CASES: &[Case] = &[
         Code::MirrorCredentials,
         &[(
             "{version: v1.13.9}",
-            "\n  version: v1.13.9\n  mirrors:\n    docker.io: {endpoints: ['https://mirror.lan/hub'], credential: env:HUB}\n    \
-             ghcr.io: {endpoints: ['https://mirror.lan/ghcr'], credential: env:GHCR}",
+            "\n  version: v1.13.9\n  mirrors:\n    docker.io: {endpoints: ['https://mirror.lan'], credential: env:HUB}\n    \
+             ghcr.io: {endpoints: ['https://mirror.lan'], credential: env:GHCR}",
         )],
     ),
     (Code::ComponentUntested, &[("castle: blue", "castle: blue\ncomponents: {metallb: {version: v0.14.9}}")]),

@@ -392,7 +392,7 @@ fn the_doctor_names_secrets_that_cannot_be_masked() {
     let told = findings.iter().filter(|finding| finding["check"] == "secrets" && finding["verdict"] == "warning");
     let mut told: Vec<&str> = told.map(|finding| finding["subject"].as_str().unwrap()).collect();
     told.sort_unstable();
-    assert_eq!(told, ["file:short", "sops:vault.yaml#vault (clientSecret)"], "{findings:#?}");
+    assert_eq!(told, ["file:short (password)", "sops:vault.yaml#vault (clientSecret)"], "{findings:#?}");
     let text = world.castle(&["doctor"]).transcript();
     assert!(text.contains("sops:vault.yaml#vault (clientSecret): is too short or too plain to be masked"), "{text}");
     assert!(!text.contains("aabbaabb-") && !ran.transcript().contains("aabbaabb-"), "{text}");

@@ -139,7 +139,7 @@ impl Within {
             "address": hypervisor.0, "fingerprint": hypervisor.1, "process": std::process::id(), "hosts": hosts,
             "speed": speed, "vault": vault.0, "vault_fingerprint": vault.1, "git": vault.0, "git_fingerprint": vault.1,
         });
-        SystemDisk.replace(&folder.join("serving.json"), serving.to_string().as_bytes(), 0o600).unwrap();
+        SystemDisk.replace(&folder.join("serving.json"), &castle_engine::note::bytes(1, &serving), 0o600).unwrap();
         // Its keys are those of every datacenter in memory.
         let client = json!({"clientId": EMBEDDED_CLIENT_ID, "clientSecret": EMBEDDED_CLIENT_SECRET}).to_string();
         for (name, text) in [
