@@ -104,7 +104,7 @@ fn a_clock_that_was_put_right_holds_nobody_up() {
         let site = node(clock, SYNCED, -2 * HOUR, -2 * HOUR);
         site.fake.doom("Time", Fate::Status(Code::Unknown, "error querying NTP server".into()));
         let (closed, calls) = asked(&site, &gate(&site), &keys).await;
-        assert_eq!((closed, calls.last()), (None, Some(&"Time")));
+        assert!(closed.is_none() && calls.contains(&"Time"), "{closed:?} {calls:?}");
         let begun = clock.monotonic();
         site.fake.doom("Time", Fate::Silence);
         assert_eq!(asked(&site, &gate(&site), &keys).await.0, None);
