@@ -93,6 +93,24 @@ impl Flux {
             self.apply(&path(&object), &body);
         }
         self.lists(&metallb());
+        self.waits_for_webhooks();
+    }
+
+    /// Until MetalLB's controller has written its authority into its webhooks: whoever hands over in that moment would see them change.
+    fn waits_for_webhooks(&self) {
+        let all = metallb();
+        let webhooks = all.iter().find(|object| object.kind().kind == "ValidatingWebhookConfiguration").unwrap();
+        let ask = Ask::new(Method::GET, &path(webhooks));
+        for _ in 0..200 {
+            let answer = self.runtime.block_on(self.client.ask(&ask)).unwrap();
+            let told: Value = serde_json::from_slice(&answer.body).unwrap();
+            let has_authority = |webhook: &Value| !webhook["clientConfig"]["caBundle"].is_null();
+            if told["webhooks"].as_array().is_some_and(|all| all.iter().all(has_authority)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("MetalLB's controller does not serve");
     }
 
     fn lists(&self, objects: &[Object]) {
