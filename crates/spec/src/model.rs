@@ -211,7 +211,8 @@ section! {
         /// The kind of key that service accounts are signed with. `p256` is made at once, `rsa4096` takes a second or two.
         service_account_key: Sourced<ServiceAccountKey> = "rsa4096";
         /// The secrets of an existing cluster, to be used instead of new ones: talosctl's `secrets.yaml`, or the configuration of
-        /// a control plane; sealed by SOPS as a whole it is `sops:FILE#.`. Taken once, when there are none yet; after that castle's own state has them.
+        /// a control plane; sealed by SOPS as a whole it is `sops:FILE#.`. Taken once, when there are none yet; after that castle's own state has them, and
+        /// this key may go: while it is there, it is held against what stands.
         bundle: Option<Sourced<SecretReference>>;
     }
 }
